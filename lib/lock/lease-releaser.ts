@@ -1,0 +1,106 @@
+import type { LockStore } from '../backend/backend.js';
+import type { StoreUnavailableError } from '../errors.js';
+import { outsideCallChain } from '../outside-call-chain.js';
+import { LONGEST_TIMER_MS } from './delay.js';
+import { leaseMsOf, type Lease } from './lease.js';
+
+const COMMAND_TIMEOUT_MS = 1_000;
+/** How long a caller waits for the answer of its release; the retries go on behind its back. */
+const ANSWER_WITHIN_MS = 1_000;
+const RETRY_PAUSE_MS = 50;
+
+/**
+ * `released` the key is free, or was on a retry; `taken` the first answer said that it was not ours any more
+ * although its validity ran; `unanswered` not told in time: the retries go on, then the lease ends by itself.
+ */
+export type LeaseRelease = 'released' | 'taken' | 'unanswered';
+
+/** Gives leases back: compare-and-delete, retried until the validity would have ended. */
+export class LeaseReleaser {
+  constructor(
+    private readonly store: LockStore,
+    private readonly whenReady: (timeoutMs: number) => Promise<void>,
+    private readonly background: (work: Promise<unknown>) => void,
+  ) {}
+
+  /** Gives a lease back that its last hold ended. Never rejects. */
+  async release(lease: Lease): Promise<LeaseRelease> {
+    const startedAt = performance.now();
+    const work = this.#tryAll(lease);
+    this.background(work.whole);
+    // a command's own time-out bounds the first answer: only behind a failed one is a timer needed
+    const first = await work.first;
+    return first ?? within(work.whole, ANSWER_WITHIN_MS - (performance.now() - startedAt));
+  }
+
+  /** One try for a lease that is not valid any more: its key may live a little longer than the belief in it. */
+  async releaseLost(lease: Lease): Promise<void> {
+    await this.#try(lease, COMMAND_TIMEOUT_MS);
+    this.#abandonIfDoubtful(lease);
+  }
+
+  /** Gives back a grant that nobody came to hold: the key is freed at once, whatever `minHold` says. */
+  async releaseUnheld(lease: Lease): Promise<void> {
+    const answer = await this.#try(lease, COMMAND_TIMEOUT_MS, 0);
+    if (lease.doubtful || typeof answer !== 'string') await this.#abandon(lease);
+  }
+
+  #tryAll(lease: Lease): { first: Promise<LeaseRelease | undefined>; whole: Promise<LeaseRelease> } {
+    const first = this.#try(lease, COMMAND_TIMEOUT_MS).then((answer) => {
+      if (answer === 'released') return 'released';
+      if (answer === 'gone' || answer === 'foreign') return 'taken';
+      return answer.retryable || answer.outcome === 'unknown' ? undefined : 'unanswered';
+    });
+    const whole = first.then(async (answer): Promise<LeaseRelease> => {
+      const settled = answer ?? (await this.#retry(lease));
+      this.#abandonIfDoubtful(lease);
+      return settled;
+    });
+    return { first, whole };
+  }
+
+  async #retry(lease: Lease): Promise<LeaseRelease> {
+    while (lease.validityLeftMs > 0) {
+      await this.whenReady(Math.min(COMMAND_TIMEOUT_MS, lease.validityLeftMs)).catch(() => undefined);
+      const answer = await this.#try(lease, Math.min(COMMAND_TIMEOUT_MS, lease.validityLeftMs));
+      // the first one was sent inside validity and may have done it; a waiter may already hold the key
+      if (typeof answer === 'string') return 'released';
+      await new Promise<void>((resolve) => setTimeout(resolve, RETRY_PAUSE_MS).unref());
+    }
+    return 'unanswered';
+  }
+
+  #try(
+    lease: Lease,
+    timeoutMs: number,
+    keepMs = lease.minHoldLeftMs,
+  ): Promise<'released' | 'gone' | 'foreign' | StoreUnavailableError> {
+    return this.store
+      .release({ key: lease.key.full, token: lease.token, keepMs }, Math.max(1, timeoutMs))
+      .catch((error: StoreUnavailableError) => error);
+  }
+
+  /** A late copy of an unanswered acquire could still be applied: it must not keep the key. */
+  #abandonIfDoubtful(lease: Lease): void {
+    if (!lease.doubtful) return;
+    const abandon = (): void => this.background(this.#abandon(lease));
+    const keepMs = lease.minHoldLeftMs;
+    if (keepMs === 0) return abandon();
+    // minHold promises that the key stays until then
+    outsideCallChain(() => setTimeout(abandon, Math.min(keepMs, LONGEST_TIMER_MS))).unref();
+  }
+
+  #abandon(lease: Lease): Promise<void> {
+    return this.store.abandon({ key: lease.key.full, token: lease.token, leaseMs: leaseMsOf(lease.terms) });
+  }
+}
+
+function within(work: Promise<LeaseRelease>, ms: number): Promise<LeaseRelease> {
+  return new Promise((resolve) => {
+    const timer = outsideCallChain(() => setTimeout(() => resolve('unanswered'), Math.max(0, ms)));
+    void work.then((answer) => {
+      clearTimeout(timer);
+      resolve(answer);
+    });
+  });
+}
