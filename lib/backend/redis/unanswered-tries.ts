@@ -1,0 +1,37 @@
+import type { Carrier } from './script-runner.js';
+
+/** So many tokens with a try under way or unanswered are remembered; beyond it the oldest is forgotten. */
+const MOST = 10_000;
+
+/**
+ * Remembers which connection carried every try that has no answer (yet), by whom the try belongs to: a lock's
+ * token, or a record's owner.
+ */
+export class UnansweredTries {
+  private readonly tries = new Map<string, Carrier[]>();
+
+  began(id: string, carrier: Carrier): void {
+    const known = this.tries.get(id);
+    if (known) {
+      known.push(carrier);
+      return;
+    }
+    if (this.tries.size >= MOST) this.tries.delete(this.tries.keys().next().value!);
+    this.tries.set(id, [carrier]);
+  }
+
+  answered(id: string, carrier: Carrier): void {
+    const known = this.tries.get(id);
+    if (!known) return;
+    const rest = known.filter((one) => one !== carrier);
+    if (rest.length === 0) this.tries.delete(id);
+    else this.tries.set(id, rest);
+  }
+
+  /** The tries of this id that were not answered; forgotten with this. */
+  take(id: string): Carrier[] {
+    const known = this.tries.get(id) ?? [];
+    this.tries.delete(id);
+    return known;
+  }
+}
