@@ -35,17 +35,24 @@ export function runBackendContract(
   const { describe, beforeAll, afterAll } = api;
   describe(`backend contract: ${name}`, () => {
     let made: ContractSubject | undefined;
+    // A backend's own timers do not keep a process alive, and node:test ends when nothing else does.
+    let alive: NodeJS.Timeout | undefined;
     const subject: Subject = () => {
       if (!made) throw new Error('The backend did not start.');
       return made;
     };
     beforeAll(async () => {
+      alive = setInterval(() => undefined, 1_000);
       made = await makeBackend();
       await made.backend.start(TIMEOUT_MS);
     });
     afterAll(async () => {
-      await made?.backend.close();
-      await made?.dispose?.();
+      try {
+        await made?.backend.close();
+        await made?.dispose?.();
+      } finally {
+        clearInterval(alive);
+      }
     });
 
     describe('life', () => lifeContract(api, makeBackend, subject));
