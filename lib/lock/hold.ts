@@ -6,8 +6,7 @@ import { TurnQueue, type Turn } from './turn-queue.js';
  * and stands in the parent's line, so that two branches of one call chain never run at once.
  */
 export class Hold {
-  /** Where nested holds of this one take turns. */
-  readonly turns = new TurnQueue();
+  #turns: TurnQueue | undefined;
   #ended = false;
 
   constructor(
@@ -17,6 +16,11 @@ export class Hold {
     private readonly turn?: Turn,
   ) {
     lease.holds++;
+  }
+
+  /** Where nested holds of this one take turns. Made on demand: most sections nest nothing. */
+  get turns(): TurnQueue {
+    return (this.#turns ??= new TurnQueue());
   }
 
   get isNested(): boolean {

@@ -1,17 +1,12 @@
 import type { AcquireReply, Backend } from '../backend/backend.js';
-import {
-  LockBusyError,
-  LockClosedError,
-  LockTimeoutError,
-  StoreUnavailableError,
-  isRedisLockError,
-} from '../errors.js';
+import { LockBusyError, LockClosedError, LockTimeoutError, StoreUnavailableError } from '../errors.js';
 import type { Budget } from './budget.js';
 import { leaseMsOf, type Grant, type Lease, type LeaseTerms } from './lease.js';
 import type { LeaseReleaser } from './lease-releaser.js';
 import { LocalQueue } from './local-queue.js';
 import type { LockEvents } from './lock-events.js';
 import type { LockKey } from './lock-key.js';
+import { asFailure, isFailure } from './store-failure.js';
 import type { TokenSource } from './token-source.js';
 import { instant, type Clock, type Instant } from './validity.js';
 import { Waiter } from './waiter.js';
@@ -45,6 +40,9 @@ export interface LeaseAcquirerSettings {
 export class LeaseAcquirer {
   readonly #queues = new Map<string, LocalQueue>();
   #closed = false;
+  /** Lines that are served, and single tries under way. */
+  #open = 0;
+  #onIdle: (() => void) | undefined;
 
   constructor(private readonly settings: LeaseAcquirerSettings) {}
 
@@ -57,9 +55,9 @@ export class LeaseAcquirer {
       this.#contended(key);
       return Promise.reject(new LockBusyError([key.name]));
     }
-    const waiter = new Waiter(key, terms, budget, this.settings.tokens.next(), (left) => this.#left(left));
+    const waiter = new Waiter(key, terms, budget, this.settings.tokens.next(), this);
     if (budget.timeoutMs === 0) {
-      this.settings.background(this.#tryOnce(waiter));
+      void this.#tryOnce(waiter);
       return waiter.promise;
     }
     const queue = known ?? new LocalQueue();
@@ -68,7 +66,7 @@ export class LeaseAcquirer {
       waiter.bound(() => this.#timeoutError(waiter, queue));
     } else {
       this.#queues.set(key.full, queue);
-      this.settings.background(this.#serve(key, queue));
+      void this.#serve(key, queue);
     }
     return waiter.promise;
   }
@@ -91,11 +89,13 @@ export class LeaseAcquirer {
     }
   }
 
-  #left(waiter: Waiter): void {
+  /** A waiter gave up. */
+  left(waiter: Waiter): void {
     this.#queues.get(waiter.key.full)?.leave(waiter);
   }
 
   async #tryOnce(waiter: Waiter): Promise<void> {
+    this.#open++;
     const sentAt = instant(this.settings.clock);
     const answer = await this.#ask(waiter, COMMAND_TIMEOUT_MS);
     if (isFailure(answer)) {
@@ -111,15 +111,27 @@ export class LeaseAcquirer {
         }),
       );
     }
+    this.#answered();
+  }
+
+  /** Resolves when no question is open any more. */
+  get idle(): Promise<void> {
+    if (this.#open === 0) return Promise.resolve();
+    return new Promise((resolve) => (this.#onIdle = resolve));
+  }
+
+  #answered(): void {
+    if (--this.#open === 0) this.#onIdle?.();
   }
 
   /** Asks for the head of the line until the line is empty. One question at a time. */
   async #serve(key: LockKey, queue: LocalQueue): Promise<void> {
     let looks = 0;
+    this.#open++;
     for (let waiter = queue.head; waiter; waiter = queue.head) {
       const sentAt = instant(this.settings.clock);
       queue.listen();
-      queue.askedAt = this.settings.clock.monotonic();
+      queue.askedAt = sentAt.monotonic;
       const answer = await this.#ask(waiter, Math.min(COMMAND_TIMEOUT_MS, Math.ceil(waiter.budget.leftMs)));
       queue.askedAt = undefined;
       queue.lastAnswer = isFailure(answer) ? answer : 'busy';
@@ -142,6 +154,7 @@ export class LeaseAcquirer {
       if (waiter.settled) this.#abandonIfDoubtful(waiter);
     }
     this.#queues.delete(key.full);
+    this.#answered();
   }
 
   async #ask(waiter: Waiter, timeoutMs: number): Promise<Answer> {
@@ -240,18 +253,4 @@ export class LeaseAcquirer {
 function lookAfter(looks: number, holderRemainingMs: number): number {
   const bound = Math.min(FIRST_LOOK_MS * 1.5 ** looks, LONGEST_LOOK_MS) * (0.75 + Math.random() * 0.5);
   return holderRemainingMs < 0 ? bound : Math.min(bound, holderRemainingMs + 1 + Math.random() * 4);
-}
-
-function isFailure(answer: unknown): answer is StoreUnavailableError {
-  return isRedisLockError(answer, 'STORE_UNAVAILABLE');
-}
-
-/** A backend must reject with a StoreUnavailableError; anything else is a fault whose outcome nobody knows. */
-export function asFailure(error: unknown, key: LockKey): StoreUnavailableError {
-  if (isFailure(error)) return error;
-  return new StoreUnavailableError('The store failed in an unexpected way.', {
-    keys: key.name,
-    cause: error,
-    outcome: 'unknown',
-  });
 }

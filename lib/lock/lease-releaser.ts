@@ -1,6 +1,7 @@
 import type { LockStore } from '../backend/backend.js';
 import type { StoreUnavailableError } from '../errors.js';
 import { outsideCallChain } from '../outside-call-chain.js';
+import { asFailure } from './store-failure.js';
 import { LONGEST_TIMER_MS } from './delay.js';
 import { leaseMsOf, type Lease } from './lease.js';
 
@@ -26,11 +27,16 @@ export class LeaseReleaser {
   /** Gives a lease back that its last hold ended. Never rejects. */
   async release(lease: Lease): Promise<LeaseRelease> {
     const startedAt = performance.now();
-    const work = this.#tryAll(lease);
-    this.background(work.whole);
     // a command's own time-out bounds the first answer: only behind a failed one is a timer needed
-    const first = await work.first;
-    return first ?? within(work.whole, ANSWER_WITHIN_MS - (performance.now() - startedAt));
+    const answer = await this.#try(lease, COMMAND_TIMEOUT_MS);
+    if (typeof answer !== 'string' && (answer.retryable || answer.outcome === 'unknown')) {
+      const retried = this.#retry(lease);
+      this.background(retried);
+      return within(retried, ANSWER_WITHIN_MS - (performance.now() - startedAt));
+    }
+    this.#abandonIfDoubtful(lease);
+    if (answer === 'released') return answer;
+    return typeof answer === 'string' ? 'taken' : 'unanswered';
   }
 
   /** One try for a lease that is not valid any more: its key may live a little longer than the belief in it. */
@@ -45,39 +51,30 @@ export class LeaseReleaser {
     if (lease.doubtful || typeof answer !== 'string') await this.#abandon(lease);
   }
 
-  #tryAll(lease: Lease): { first: Promise<LeaseRelease | undefined>; whole: Promise<LeaseRelease> } {
-    const first = this.#try(lease, COMMAND_TIMEOUT_MS).then((answer) => {
-      if (answer === 'released') return 'released';
-      if (answer === 'gone' || answer === 'foreign') return 'taken';
-      return answer.retryable || answer.outcome === 'unknown' ? undefined : 'unanswered';
-    });
-    const whole = first.then(async (answer): Promise<LeaseRelease> => {
-      const settled = answer ?? (await this.#retry(lease));
-      this.#abandonIfDoubtful(lease);
-      return settled;
-    });
-    return { first, whole };
-  }
-
   async #retry(lease: Lease): Promise<LeaseRelease> {
-    while (lease.validityLeftMs > 0) {
+    let release: LeaseRelease = 'unanswered';
+    while (lease.validityLeftMs > 0 && release === 'unanswered') {
       await this.whenReady(Math.min(COMMAND_TIMEOUT_MS, lease.validityLeftMs)).catch(() => undefined);
       const answer = await this.#try(lease, Math.min(COMMAND_TIMEOUT_MS, lease.validityLeftMs));
       // the first one was sent inside validity and may have done it; a waiter may already hold the key
-      if (typeof answer === 'string') return 'released';
-      await new Promise<void>((resolve) => setTimeout(resolve, RETRY_PAUSE_MS).unref());
+      if (typeof answer === 'string') release = 'released';
+      else await new Promise<void>((resolve) => setTimeout(resolve, RETRY_PAUSE_MS).unref());
     }
-    return 'unanswered';
+    this.#abandonIfDoubtful(lease);
+    return release;
   }
 
-  #try(
+  async #try(
     lease: Lease,
     timeoutMs: number,
     keepMs = lease.minHoldLeftMs,
   ): Promise<'released' | 'gone' | 'foreign' | StoreUnavailableError> {
-    return this.store
-      .release({ key: lease.key.full, token: lease.token, keepMs }, Math.max(1, timeoutMs))
-      .catch((error: StoreUnavailableError) => error);
+    const { key, token } = lease;
+    try {
+      return await this.store.release({ key: key.full, token, keepMs }, Math.max(1, timeoutMs));
+    } catch (error) {
+      return asFailure(error, key);
+    }
   }
 
   /** A late copy of an unanswered acquire could still be applied: it must not keep the key. */

@@ -5,6 +5,10 @@ import { elapsedSince, instant, validityOf, type Clock, type Instant } from './v
 /** What a lease is told once it is lost. */
 export type LeaseLost = { reason: LockLostReason; cause?: unknown };
 
+export interface LeaseListener {
+  leaseLost(lost: LeaseLost): void;
+}
+
 export type LeaseState = 'held' | 'releasing' | 'done' | 'lost';
 
 /** What of the options concerns the lease in the store. */
@@ -54,8 +58,8 @@ export class Lease {
   overdue = false;
   /** Holds that are not ended: the key is freed when the last one ends. */
   holds = 0;
-  /** Told once, when the lease is lost or overdue. */
-  readonly listeners = new Set<(lost: LeaseLost) => void>();
+  /** Told when the lease is lost or overdue: a handle for each hold. */
+  readonly listeners: LeaseListener[] = [];
 
   readonly key: LockKey;
   readonly token: string;
@@ -147,6 +151,6 @@ export class Lease {
 
   /** Tells the holds, which abort their signals. */
   tell(lost: LeaseLost): void {
-    for (const listener of [...this.listeners]) listener(lost);
+    for (const listener of [...this.listeners]) listener.leaseLost(lost);
   }
 }

@@ -7,8 +7,10 @@ import type { Waiter } from './waiter.js';
  * cost what one costs.
  */
 export class LocalQueue {
-  // a Set keeps the order of entering and takes anybody out in constant time
-  readonly #line = new Set<Waiter>();
+  // linked through the waiters: anybody enters and leaves in constant time
+  #first: Waiter | undefined;
+  #last: Waiter | undefined;
+  #size = 0;
   #wake: (() => void) | undefined;
   #woken = false;
   /** What the store said last: held by another, or nothing for this reason. */
@@ -17,26 +19,37 @@ export class LocalQueue {
   askedAt: number | undefined;
 
   get head(): Waiter | undefined {
-    const [head] = this.#line;
-    return head;
+    return this.#first;
   }
 
   get size(): number {
-    return this.#line.size;
+    return this.#size;
   }
 
   enter(waiter: Waiter): void {
-    this.#line.add(waiter);
+    waiter.before = this.#last;
+    if (this.#last) this.#last.after = waiter;
+    else this.#first = waiter;
+    this.#last = waiter;
+    this.#size++;
   }
 
   leave(waiter: Waiter): void {
-    this.#line.delete(waiter);
+    const { before, after } = waiter;
+    if (!before && this.#first !== waiter) return;
+    if (before) before.after = after;
+    else this.#first = after;
+    if (after) after.before = before;
+    else this.#last = before;
+    waiter.before = waiter.after = undefined;
     // nobody left to pause for: let the asking end, and the queue go
-    if (this.#line.size === 0) this.wake();
+    if (--this.#size === 0) this.wake();
   }
 
   all(): readonly Waiter[] {
-    return [...this.#line];
+    const all: Waiter[] = [];
+    for (let waiter = this.#first; waiter; waiter = waiter.after) all.push(waiter);
+    return all;
   }
 
   /** The key may be free: whoever pauses asks at once. */

@@ -2,7 +2,7 @@ import { parseDuration, type Duration } from '../duration.js';
 import { LockLostError } from '../errors.js';
 import { runUnder, type ChainedLock } from './call-chain.js';
 import type { Hold } from './hold.js';
-import type { Lease, LeaseLost } from './lease.js';
+import type { Lease, LeaseListener, LeaseLost } from './lease.js';
 import { MIN_TTL_MS } from './lock-options.js';
 
 /** What a handle asks of the manager. */
@@ -21,7 +21,7 @@ export interface HoldEnd {
 }
 
 /** A held lock as its holder sees it: one hold for each key. */
-export class LockHandle implements ChainedLock {
+export class LockHandle implements ChainedLock, LeaseListener {
   readonly keys: readonly string[];
   #lost: LeaseLost | undefined;
   #lostError: LockLostError | undefined;
@@ -35,14 +35,14 @@ export class LockHandle implements ChainedLock {
     readonly fencingToken: number,
   ) {
     this.keys = holds.map(({ lease }) => lease.key.name);
-    for (const { lease } of holds) lease.listeners.add(this.#onLost);
+    for (const { lease } of holds) lease.listeners.push(this);
   }
 
-  readonly #onLost = (lost: LeaseLost): void => {
-    if (this.#lost) return;
+  leaseLost(lost: LeaseLost): void {
+    if (this.#lost || this.#end) return;
     this.#lost = lost;
     this.#controller?.abort(this.lostError());
-  };
+  }
 
   get #first(): Lease {
     return this.holds[0]!.lease;
@@ -123,14 +123,29 @@ export class LockHandle implements ChainedLock {
 
   async #endHolds(): Promise<HoldEnd> {
     this.#noticeDeadline();
-    const lostBefore = this.holds.map(({ lease }) => lease.lost).find((lost) => lost !== undefined);
-    const answers = await Promise.all(
-      this.holds.map((hold) => (hold.end() ? this.owner.free(hold.lease) : 'released')),
-    );
-    for (const { lease } of this.holds) lease.listeners.delete(this.#onLost);
+    const before = this.#lostLease();
+    let released = true;
+    if (this.holds.length === 1) {
+      released = await this.#endHold(this.holds[0]!);
+    } else {
+      const answers = await Promise.all(this.holds.map((hold) => this.#endHold(hold)));
+      released = answers.every(Boolean);
+    }
     this.owner.ended(this);
-    const lost = lostBefore ?? this.holds.map(({ lease }) => lease.lost).find((found) => found !== undefined);
-    return { answer: lost || answers.some((answer) => answer !== 'released') ? 'lost' : 'released', lost };
+    const lost = before ?? this.#lostLease();
+    return { answer: lost || !released ? 'lost' : 'released', lost };
+  }
+
+  async #endHold(hold: Hold): Promise<boolean> {
+    const { lease } = hold;
+    const released = !hold.end() || (await this.owner.free(lease)) === 'released';
+    lease.listeners.splice(lease.listeners.indexOf(this), 1);
+    return released;
+  }
+
+  #lostLease(): LeaseLost | undefined {
+    for (const { lease } of this.holds) if (lease.lost) return lease.lost;
+    return undefined;
   }
 
   /** Marks the loss if a deadline passed while nothing of ours could run. */

@@ -6,8 +6,6 @@ export interface LockKey {
   readonly full: string;
 }
 
-const LONE_SURROGATE = /\p{Surrogate}/u;
-
 /**
  * Checks one key and adds the prefix.
  *
@@ -20,11 +18,11 @@ export function lockKey(name: unknown, prefix = ''): LockKey {
   }
   if (name === '')
     throw new LockKeyError('A lock key is a non-empty string; this one is empty.', { keys: '' });
-  if (LONE_SURROGATE.test(name)) {
+  if (!name.isWellFormed()) {
     throw new LockKeyError(`The key ${JSON.stringify(name)} is not well-formed Unicode.`, { keys: name });
   }
   const full = prefix + name;
-  if (/[{}]/.test(full) && !hasHashTag(full)) {
+  if ((full.includes('{') || full.includes('}')) && !hasHashTag(full)) {
     throw new LockKeyError(
       `The key ${JSON.stringify(full)} has braces that form no Redis Cluster hash tag: write {tag} with something in it, or no braces.`,
       { keys: name },

@@ -197,31 +197,40 @@ export class LockManager implements HandleOwner {
       this.#inBackground(this.#releaser.releaseLost(lease));
     }
     const { promise, cancel } = delay(LAST_RELEASES_WITHIN_MS);
-    await Promise.race([Promise.all([...this.#work]), promise]);
+    await Promise.race([this.#acquirer.idle.then(() => Promise.all([...this.#work])), promise]);
     cancel();
     this.#events.complete();
   }
 
   async #acquire(keys: readonly LockKey[], options: ResolvedLockOptions): Promise<LockHandle> {
-    const names = keys.map(({ name }) => name);
-    const budget = new Budget(options.waitTimeoutMs, options.signal, this.#clock);
-    if (options.signal?.aborted) throw new LockAbortedError(names, options.signal.reason);
-    // one signal may well cancel hundreds of waits
-    if (options.signal) setMaxListeners(0, options.signal);
-
+    const { signal } = options;
+    const budget = new Budget(options.waitTimeoutMs, signal, this.#clock);
+    if (signal) {
+      if (signal.aborted)
+        throw new LockAbortedError(
+          keys.map(({ name }) => name),
+          signal.reason,
+        );
+      // one signal may well cancel hundreds of waits
+      setMaxListeners(0, signal);
+    }
     const holds =
       keys.length === 1
         ? [await this.#hold(keys[0]!, options, budget)]
         : await this.#severalKeys.hold(keys, options, budget);
-    const fencingToken = Math.max(...holds.map((hold) => hold.fencingToken));
+    let fencingToken = 0;
+    for (const hold of holds) fencingToken = Math.max(fencingToken, hold.fencingToken);
     const handle = new LockHandle(this, holds, fencingToken);
     if (handle.isRoot) this.#handles.add(handle);
-    for (const { isNested, lease } of holds) {
-      if (isNested) continue;
-      const { key, token } = lease;
-      this.#events.emit('acquired', () => ({ key: key.name, token, fencingToken, waitedMs: budget.spentMs }));
-    }
+    if (this.#events.observed) this.#tellAcquired(handle, budget.spentMs);
     return handle;
+  }
+
+  #tellAcquired({ holds, fencingToken }: LockHandle, waitedMs: number): void {
+    for (const { isNested, lease } of holds) {
+      const { key, token } = lease;
+      if (!isNested) this.#events.emit('acquired', () => ({ key: key.name, token, fencingToken, waitedMs }));
+    }
   }
 
   /** One key: a nested hold where the call chain has it already, else a lease of its own. */
@@ -247,7 +256,8 @@ export class LockManager implements HandleOwner {
 
   async free(lease: Lease): Promise<'released' | 'lost' | 'unanswered'> {
     this.#watchdog.unwatch(lease);
-    const { key, token, fencingToken, heldMs } = lease;
+    const { key, token, fencingToken } = lease;
+    const heldMs = this.#events.observed ? lease.heldMs : 0;
     try {
       if (!lease.beginRelease()) {
         await this.#releaser.releaseLost(lease);

@@ -13,28 +13,33 @@ export class Waiter {
   doubtful = false;
   /** Whether the key was found held, and the event sent. */
   contended = false;
+  /** Its neighbours in the line. */
+  before: Waiter | undefined;
+  after: Waiter | undefined;
   readonly promise: Promise<Lease>;
   #resolve!: (lease: Lease) => void;
   #reject!: (error: Error) => void;
   #settled = false;
   #timer: NodeJS.Timeout | undefined;
-  readonly #onAbort = (): void =>
-    this.fail(new LockAbortedError([this.key.name], this.budget.signal?.reason));
+  #onAbort: (() => void) | undefined;
 
   constructor(
     readonly key: LockKey,
     readonly terms: LeaseTerms,
     readonly budget: Budget,
     token: string,
-    /** Called when it leaves without a lease. */
-    private readonly onLeave: (waiter: Waiter) => void,
+    /** Told when it leaves without a lease. */
+    private readonly owner: { left(waiter: Waiter): void },
   ) {
     this.token = token;
     this.promise = new Promise((resolve, reject) => {
       this.#resolve = resolve;
       this.#reject = reject;
     });
-    budget.signal?.addEventListener('abort', this.#onAbort, { once: true });
+    const { signal } = budget;
+    if (!signal) return;
+    this.#onAbort = () => this.fail(new LockAbortedError([key.name], signal.reason));
+    signal.addEventListener('abort', this.#onAbort, { once: true });
   }
 
   /** Nobody waits for its lease any more. */
@@ -55,14 +60,14 @@ export class Waiter {
   fail(error: Error): void {
     if (!this.#settle()) return;
     this.#reject(error);
-    this.onLeave(this);
+    this.owner.left(this);
   }
 
   #settle(): boolean {
     if (this.#settled) return false;
     this.#settled = true;
-    if (this.#timer) clearTimeout(this.#timer);
-    this.budget.signal?.removeEventListener('abort', this.#onAbort);
+    clearTimeout(this.#timer);
+    if (this.#onAbort) this.budget.signal?.removeEventListener('abort', this.#onAbort);
     return true;
   }
 }

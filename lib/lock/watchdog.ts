@@ -37,24 +37,18 @@ export class Watchdog {
   }
 
   watch(lease: Lease): void {
-    lease.renewAt = this.#afterPeriod(lease);
+    const now = this.clock.monotonic();
+    const { ttlMs, maxHoldMs } = lease.terms;
+    lease.renewAt = renewalAfter(now, ttlMs);
     this.#leases.add(lease);
-    this.#arm(this.#nextEvent(lease));
+    // not later than anything that may come; the tick itself looks closer
+    if (now + ttlMs / 4 < this.#timerAt || now + maxHoldMs < this.#timerAt) this.#arm(this.#nextEvent(lease));
   }
 
   /** Must be called before a release is sent. */
   unwatch(lease: Lease): void {
     this.#leases.delete(lease);
     if (this.#leases.size === 0) this.#disarm();
-  }
-
-  /**
-   * ttl/3 from now, rounded up to a tenth of that, so that locks taken at different moments come due together
-   * and share a command. Rounding up keeps it at one renewal per ttl/3 at most.
-   */
-  #afterPeriod(lease: Lease): number {
-    const step = lease.terms.ttlMs / 30;
-    return Math.ceil((this.clock.monotonic() + lease.terms.ttlMs / 3) / step) * step;
   }
 
   #nextEvent(lease: Lease): number {
@@ -136,7 +130,7 @@ export class Watchdog {
           if (lease.state !== 'held') return;
           if (reply === 'extended') {
             lease.renewed(sentAt, lease.terms.ttlMs);
-            lease.renewAt = this.#afterPeriod(lease);
+            lease.renewAt = renewalAfter(this.clock.monotonic(), lease.terms.ttlMs);
           } else {
             lease.lose({ reason: 'taken' });
           }
@@ -152,4 +146,13 @@ export class Watchdog {
       });
     });
   }
+}
+
+/**
+ * ttl/3 from now, rounded up to a tenth of that, so that locks taken at different moments come due together and
+ * share a command. Rounding up keeps it at one renewal per ttl/3 at most.
+ */
+function renewalAfter(now: number, ttlMs: number): number {
+  const step = ttlMs / 30;
+  return Math.ceil((now + ttlMs / 3) / step) * step;
 }

@@ -32,6 +32,7 @@ export class Connection {
   private readonly waiters = new Set<ReadyWaiter>();
   private readonly readyListeners = new Set<() => void>();
   private currentEpoch = 0;
+  private usable = false;
   private opened = false;
   private closed = false;
   /** Whether the outage that goes on was already told. */
@@ -50,8 +51,8 @@ export class Connection {
     this.keyPrefix = keyPrefix;
     this.isCluster = isCluster(client);
     client.on('error', (error: Error) => this.failed(error));
-    client.on('ready', () => this.becameReady());
-    client.on('close', () => this.currentEpoch++);
+    client.on('ready', () => (isCluster(client) ? this.connectNodes(client) : this.becameReady()));
+    client.on('close', () => this.becameClosed());
     client.on('end', () => this.ended());
     // a node of a Cluster that goes takes its connection's commands with it
     if (isCluster(client)) client.on('-node', () => this.currentEpoch++);
@@ -63,7 +64,7 @@ export class Connection {
   }
 
   get isReady(): boolean {
-    return this.client.status === 'ready' && !this.closed;
+    return this.usable && this.client.status === 'ready' && !this.closed;
   }
 
   /** Starts to connect, and goes on for ever; may be called again. */
@@ -176,7 +177,21 @@ export class Connection {
     });
   }
 
+  /** A Cluster's client is ready before its connections are, and refuses commands until then. */
+  private connectNodes(cluster: Cluster): void {
+    const connecting = cluster.nodes('master').map((node) => connected(node));
+    void Promise.all(connecting).then(() => {
+      if (cluster.status === 'ready') this.becameReady();
+    });
+  }
+
+  private becameClosed(): void {
+    this.usable = false;
+    this.currentEpoch++;
+  }
+
   private becameReady(): void {
+    this.usable = true;
     this.lastError = undefined;
     this.readyAt = performance.now();
     if (this.outageTold) {
@@ -209,4 +224,14 @@ export class Connection {
     );
     this.reopenTimer.unref();
   }
+}
+
+/** Resolves when the node's connection is there, or has failed: ioredis then finds the new owner of its slots. */
+function connected(node: Redis): Promise<void> {
+  if (node.status === 'ready') return Promise.resolve();
+  return new Promise((resolve) => {
+    node.once('ready', () => resolve());
+    node.once('end', () => resolve());
+    if (node.status === 'wait') node.connect().catch(() => undefined);
+  });
 }

@@ -54,8 +54,10 @@ export class ScriptRunner {
    * server hundreds of calls may be waiting. Only a saving: what it does not reach is covered by {@link run}.
    */
   preload(scripts: readonly Script[]): void {
-    for (const { lua } of scripts) {
-      this.connection.send('script', ['LOAD', lua], false).catch(() => undefined);
+    for (const node of this.connection.nodes()) {
+      for (const { lua } of scripts) {
+        this.connection.send('script', ['LOAD', lua], false, node).catch(() => undefined);
+      }
     }
   }
 
