@@ -1,0 +1,283 @@
+import { randomUUID } from 'node:crypto';
+import type { Observable } from 'rxjs';
+import type { Backend, BeginReply, BeginRequest } from '../backend/backend.js';
+import { withRetries } from '../backend/retry.js';
+import {
+  IdempotencyInProgressError,
+  IdempotencyKeyError,
+  IdempotencyMismatchError,
+  isRedisLockError,
+  LockClosedError,
+  type StoreUnavailableError,
+} from '../errors.js';
+import { instant, systemClock, type Clock, type Instant } from '../lock/validity.js';
+import { outsideCallChain } from '../outside-call-chain.js';
+import { IdempotencyEvents } from './idempotency-events.js';
+import type { IdempotencyEvent, IdempotencyRecordInfo } from './idempotency.js';
+import { OwnedRun } from './owned-run.js';
+import { replayableReply } from './record-codec.js';
+import { isRecordKey, keyRecord } from './record-key.js';
+import { RecordWaiting } from './record-waiting.js';
+import type { ReplayableReply } from './stored-reply.js';
+
+/** Bounds a begin, and an operator's look-up, with all their tries. */
+const BUDGET_MS = 2_000;
+const TRY_MS = 1_000;
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
+
+export interface EngineSettings {
+  backend: Backend;
+  /** @default '' */
+  keyPrefix?: string;
+  /** @default the system's clocks */
+  clock?: Clock;
+}
+
+/** What a run is begun with. */
+export interface BeginCall {
+  recordKey: string;
+  /** Null: not compared. */
+  fingerprint: string | null;
+  ttlMs: number;
+  leaseMs: number;
+  onConcurrent: 'reject' | 'wait';
+  waitTimeoutMs: number;
+  onStoreDown: 'reject' | 'bypass';
+}
+
+/** `replay` without a reply: done before, but the reply could not be kept or cannot be read. */
+export type Begun =
+  | { kind: 'run'; run: OwnedRun }
+  | { kind: 'replay'; attempt: number; reply: ReplayableReply | null }
+  | { kind: 'bypass' };
+
+/**
+ * The state machine of idempotency: who may run, who gets the stored reply, who is refused. What is around it
+ * (HTTP, queues, plain methods) only differs in how a reply is stored and given again.
+ */
+export class IdempotencyEngine {
+  readonly keyPrefix: string;
+  readonly #backend: Backend;
+  readonly #clock: Clock;
+  readonly #events = new IdempotencyEvents();
+  readonly #waiting = new RecordWaiting();
+  readonly #runs = new Set<OwnedRun>();
+  #closed = false;
+  #onIdle: (() => void) | undefined;
+
+  constructor({ backend, keyPrefix = '', clock = systemClock }: EngineSettings) {
+    this.#backend = backend;
+    this.keyPrefix = keyPrefix;
+    this.#clock = clock;
+  }
+
+  /** What happens to records, for metrics and logs. */
+  get events(): Observable<IdempotencyEvent> {
+    return this.#events.stream;
+  }
+
+  /**
+   * Begins a run, or tells what is there instead.
+   *
+   * @throws IdempotencyInProgressError the first one still runs (after `waitTimeoutMs`, when it may wait).
+   * @throws IdempotencyMismatchError another request under the same key.
+   * @throws StoreUnavailableError the store was not reached in 2 s; nothing was begun.
+   * @throws LockClosedError the module shuts down.
+   */
+  async begin(call: BeginCall): Promise<Begun> {
+    const { recordKey } = call;
+    if (this.#closed) throw new LockClosedError([recordKey]);
+    const beginning = new Beginning(this.#backend, this.#clock, call);
+    let reply: BeginReply;
+    try {
+      reply = await this.#ask(beginning, BUDGET_MS);
+    } catch (error) {
+      if (call.onStoreDown === 'bypass' && isRedisLockError(error, 'STORE_UNAVAILABLE'))
+        return { kind: 'bypass' };
+      throw error;
+    }
+    if (reply.status === 'busy' && call.onConcurrent === 'wait') {
+      const { fingerprint, waitTimeoutMs } = call;
+      reply = await this.#waiting.wait({
+        recordKey,
+        fingerprint,
+        busy: reply,
+        timeoutMs: waitTimeoutMs,
+        ask: (budgetMs) => this.#ask(beginning, Math.min(budgetMs, BUDGET_MS)),
+      });
+    }
+    return this.#begun(beginning, reply);
+  }
+
+  /** Looks a record up, by its record key or by its business key (of a record without a scope). */
+  async inspect(keyOrRecordKey: string): Promise<IdempotencyRecordInfo | null> {
+    const recordKey = this.#recordKey(keyOrRecordKey);
+    const record = await withRetries(this.#backend, { budgetMs: BUDGET_MS, tryMs: TRY_MS }, (timeoutMs) =>
+      this.#backend.idempotency.inspect(recordKey, timeoutMs),
+    );
+    if (!record) return null;
+    const { state, attempt, leaseMs, payload } = record;
+    const replayable = payload !== undefined && replayableReply(payload) !== null;
+    return { recordKey, state, attempt, leaseMs, replayable };
+  }
+
+  /** Deletes a record, so that the next request runs; false when there was none. For operators. */
+  async forget(keyOrRecordKey: string): Promise<boolean> {
+    const recordKey = this.#recordKey(keyOrRecordKey);
+    const forgotten = await withRetries(this.#backend, { budgetMs: BUDGET_MS, tryMs: TRY_MS }, (timeoutMs) =>
+      this.#backend.idempotency.forget(recordKey, timeoutMs),
+    );
+    this.#waiting.wake(recordKey);
+    return forgotten;
+  }
+
+  /**
+   * Refuses new runs, waits at most `timeoutMs` for the runs and the completions that go on, then ends them:
+   * their leases run out by themselves.
+   */
+  async close(timeoutMs: number): Promise<void> {
+    this.#closed = true;
+    this.#waiting.close(new LockClosedError());
+    if (this.#runs.size > 0) {
+      await new Promise<void>((resolve) => {
+        const timer = outsideCallChain(() => setTimeout(resolve, Math.min(timeoutMs, LONGEST_TIMER_MS)));
+        timer.unref();
+        this.#onIdle = () => {
+          clearTimeout(timer);
+          resolve();
+        };
+      });
+      for (const run of this.#runs) run.cut('shutdown');
+      this.#runs.clear();
+    }
+    this.#events.complete();
+  }
+
+  async #ask(beginning: Beginning, budgetMs: number): Promise<BeginReply> {
+    const { recordKey } = beginning.call;
+    let reply: BeginReply;
+    try {
+      reply = await beginning.ask(budgetMs);
+    } catch (error) {
+      if (isRedisLockError(error, 'STORE_UNAVAILABLE'))
+        this.#events.emit({ type: 'storeDown', recordKey, error });
+      throw error;
+    }
+    if (!this.#closed) return reply;
+    if (reply.status === 'new' || reply.status === 'takeover') beginning.abandon();
+    throw new LockClosedError([recordKey]);
+  }
+
+  #begun(beginning: Beginning, reply: BeginReply): Begun {
+    const { recordKey, fingerprint, leaseMs } = beginning.call;
+    const events = this.#events;
+    const runs = reply.status === 'new' || reply.status === 'takeover';
+    if (!runs && beginning.unanswered) beginning.abandon();
+    switch (reply.status) {
+      case 'new':
+      case 'takeover': {
+        const { attempt } = reply;
+        events.emit({ type: reply.status === 'new' ? 'started' : 'takeover', recordKey, attempt });
+        const run = new OwnedRun({
+          backend: this.#backend,
+          events,
+          clock: this.#clock,
+          request: { recordKey, owner: beginning.owner, attempt, fingerprint, ttlMs: beginning.pendingMs },
+          ttlMs: beginning.call.ttlMs,
+          leaseMs,
+          begunAt: beginning.sentAt,
+          doubtful: beginning.unanswered,
+          onEnd: (ended) => this.#ended(ended),
+        });
+        this.#runs.add(run);
+        return { kind: 'run', run };
+      }
+      case 'replay': {
+        events.emit({ type: 'replayed', recordKey, attempt: reply.attempt });
+        return { kind: 'replay', attempt: reply.attempt, reply: replayableReply(reply.payload) };
+      }
+      case 'busy':
+        events.emit({ type: 'inProgress', recordKey, attempt: reply.attempt });
+        throw new IdempotencyInProgressError(recordKey, reply.leaseMs);
+      case 'mismatch':
+        events.emit({ type: 'mismatch', recordKey });
+        throw new IdempotencyMismatchError(recordKey);
+    }
+  }
+
+  #ended(run: OwnedRun): void {
+    this.#runs.delete(run);
+    this.#waiting.wake(run.recordKey);
+    if (this.#runs.size === 0) this.#onIdle?.();
+  }
+
+  #recordKey(keyOrRecordKey: string): string {
+    if (typeof keyOrRecordKey !== 'string' || keyOrRecordKey === '') {
+      throw new IdempotencyKeyError('An idempotency key is a non-empty string.');
+    }
+    return isRecordKey(this.keyPrefix, keyOrRecordKey)
+      ? keyOrRecordKey
+      : keyRecord(this.keyPrefix, { key: keyOrRecordKey });
+  }
+}
+
+/** One caller's tries to begin, all under one owner: a resent begin is known again. */
+class Beginning {
+  readonly owner = randomUUID();
+  /** Before the send of the try that was answered. */
+  sentAt: Instant;
+  /** Whether any try was never answered. */
+  unanswered = false;
+
+  constructor(
+    private readonly backend: Backend,
+    private readonly clock: Clock,
+    readonly call: BeginCall,
+  ) {
+    this.sentAt = instant(clock);
+  }
+
+  /** How long a pending record stays: the attempts and the fingerprint must survive the lease of a dead owner. */
+  get pendingMs(): number {
+    return Math.max(this.call.ttlMs, 2 * this.call.leaseMs);
+  }
+
+  async ask(budgetMs: number): Promise<BeginReply> {
+    const { recordKey, fingerprint, leaseMs } = this.call;
+    const request: BeginRequest = {
+      recordKey,
+      owner: this.owner,
+      leaseMs,
+      fingerprint,
+      ttlMs: this.pendingMs,
+    };
+    try {
+      return await withRetries(this.backend, { budgetMs, tryMs: TRY_MS }, (timeoutMs) =>
+        this.#try(request, timeoutMs),
+      );
+    } catch (error) {
+      // nobody shall meet a 409 from an owner that does not exist
+      if (this.unanswered) this.abandon();
+      throw error;
+    }
+  }
+
+  abandon(): void {
+    const { recordKey } = this.call;
+    void this.backend.idempotency.abandon({ recordKey, owner: this.owner, ttlMs: this.pendingMs });
+  }
+
+  async #try(request: BeginRequest, timeoutMs: number): Promise<BeginReply> {
+    const sentAt = instant(this.clock);
+    try {
+      const reply = await this.backend.idempotency.begin(request, timeoutMs);
+      this.sentAt = sentAt;
+      return reply;
+    } catch (error) {
+      if (isRedisLockError(error, 'STORE_UNAVAILABLE')) {
+        this.unanswered ||= (error as StoreUnavailableError).outcome === 'unknown';
+      }
+      throw error;
+    }
+  }
+}

@@ -1,0 +1,60 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Backend, CompleteReply, OwnerRequest } from '../backend/backend.js';
+import { withRetries } from '../backend/retry.js';
+import { outsideCallChain } from '../outside-call-chain.js';
+
+/** How long the answer waits for the record. */
+const FOREGROUND_MS = 1_000;
+/** How long the record is tried for behind the caller's back. */
+const BACKGROUND_MS = 600_000;
+const TRY_MS = 500;
+/** One burst of tries; between two of them even a refusal (out of memory) may have passed. */
+const BURST_MS = 10_000;
+const PAUSE_MS = 500;
+
+export interface CompletionRequest {
+  backend: Backend;
+  request: OwnerRequest & { payload: Buffer };
+  /** Ends the tries in the background. */
+  signal: AbortSignal;
+}
+
+export interface Completing {
+  /** The store's answer, or the last error when there was none for 10 minutes. */
+  finished: Promise<CompleteReply>;
+  /** The same, but for at most the second that an answer waits: then undefined. */
+  soon: Promise<CompleteReply | undefined>;
+}
+
+/**
+ * Writes a reply into its record and goes on trying behind the caller's back: a store that is down for a while
+ * must neither keep the answer back nor lose the record. The record is never deleted on the way.
+ */
+export function completeRecord({ backend, request, signal }: CompletionRequest): Completing {
+  const finished = outsideCallChain(() => tryOn(backend, request, signal));
+  const soon = new Promise<CompleteReply | undefined>((resolve, reject) => {
+    const timer = outsideCallChain(() => setTimeout(() => resolve(undefined), FOREGROUND_MS));
+    timer.unref();
+    finished.finally(() => clearTimeout(timer)).then(resolve, reject);
+  });
+  return { finished, soon };
+}
+
+async function tryOn(
+  backend: Backend,
+  request: OwnerRequest & { payload: Buffer },
+  signal: AbortSignal,
+): Promise<CompleteReply> {
+  const endsAt = performance.now() + BACKGROUND_MS;
+  for (;;) {
+    const budgetMs = Math.min(BURST_MS, Math.max(TRY_MS, endsAt - performance.now()));
+    try {
+      return await withRetries(backend, { budgetMs, tryMs: TRY_MS, signal }, (timeoutMs) =>
+        backend.idempotency.complete(request, timeoutMs),
+      );
+    } catch (error) {
+      if (signal.aborted || performance.now() >= endsAt) throw error;
+      await sleep(PAUSE_MS, undefined, { ref: false, signal }).catch(() => undefined);
+    }
+  }
+}
