@@ -1,0 +1,92 @@
+import { HttpException, type ExecutionContext } from '@nestjs/common';
+import { IdempotencyInProgressError, isRedisLockError } from '../errors.js';
+import { fingerprintOf } from '../idempotency/fingerprint.js';
+import type { IdempotencyEngine } from '../idempotency/idempotency-engine.js';
+import type { IdempotentSpec } from '../idempotency/idempotency-options.js';
+import { runOnce, type ReplyPort } from '../idempotency/run-once.js';
+import type { CallContext } from './call-context.js';
+import type { GuardedRun } from './guarded-run.js';
+import { HttpReplyChannel } from './http-reply-channel.js';
+import { HttpReplyPort } from './http-reply-port.js';
+import { recordKeyOf } from './idempotent-identity.js';
+import { changesNothing } from './idempotent-request.js';
+import { ValuePort } from './idempotent-value-port.js';
+
+const CONFLICT = 409;
+
+/**
+ * What `@Idempotent` does with a call. Errors of this package are thrown as they are; mapping them to a
+ * transport is done further out.
+ */
+export class IdempotentHandler {
+  constructor(private readonly engine: IdempotencyEngine) {}
+
+  /**
+   * An HTTP request: the first one runs, a repeat gets its status, safe headers and exact body.
+   *
+   * @param run begins everything inside; called at most once, and only when this request is the one that runs.
+   */
+  async handleHttp(
+    spec: IdempotentSpec,
+    context: ExecutionContext,
+    call: CallContext,
+    run: () => GuardedRun,
+  ): Promise<unknown> {
+    if (changesNothing(context)) return run().value;
+    const channel = new HttpReplyChannel(context, spec.replayHeaders);
+    const port = new HttpReplyPort(context, channel, spec.maxBodyBytes);
+    let begun = false;
+    try {
+      return await this.#once(spec, call, context, port, () => {
+        begun = true;
+        return run();
+      });
+    } catch (error) {
+      // the same error from inside the handler is the handler's own
+      if (begun || !spec.inFlightReply || !isRedisLockError(error, 'IDEMPOTENCY_IN_PROGRESS')) throw error;
+      const body = await spec.inFlightReply(call);
+      channel.setHeader('Retry-After', String(retryAfter(error as IdempotencyInProgressError)));
+      if (port.redirect) throw new HttpException(body as string | Record<string, unknown>, CONFLICT);
+      channel.setStatus(CONFLICT);
+      return body;
+    }
+  }
+
+  /** A call of a plain method: its value is stored as JSON. */
+  handlePlain(spec: IdempotentSpec, call: CallContext, run: () => GuardedRun): Promise<unknown> {
+    return this.#once(spec, call, undefined, new ValuePort(spec.maxBodyBytes), run);
+  }
+
+  async #once(
+    spec: IdempotentSpec,
+    call: CallContext,
+    context: ExecutionContext | undefined,
+    port: ReplyPort,
+    run: () => GuardedRun,
+  ): Promise<unknown> {
+    const recordKey = recordKeyOf(this.engine.keyPrefix, spec, call, context);
+    if (recordKey === undefined) return run().value;
+    const { ttlMs, leaseMs, onConcurrent, waitTimeoutMs, onStoreDown, isSuccess } = spec;
+    const fingerprint = fingerprintOf(spec.fingerprint, call);
+    const { value } = await runOnce(
+      this.engine,
+      { recordKey, fingerprint, ttlMs, leaseMs, onConcurrent, waitTimeoutMs, onStoreDown },
+      {
+        onError: typeof spec.onError === 'function' ? bind(spec.onError, call) : spec.onError,
+        ...(isSuccess && { isSuccess }),
+      },
+      port,
+      run,
+    );
+    return value;
+  }
+}
+
+function bind<E, R>(onError: (error: E, call: CallContext) => R, call: CallContext): (error: E) => R {
+  return (error) => onError(error, call);
+}
+
+/** Never more than the lease that is left. */
+function retryAfter({ leaseMs }: IdempotencyInProgressError): number {
+  return Math.min(1, Math.floor(leaseMs / 1_000));
+}
