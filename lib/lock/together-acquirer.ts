@@ -1,5 +1,5 @@
 import type { Backend } from '../backend/backend.js';
-import { LockAbortedError, StoreUnavailableError } from '../errors.js';
+import { LockAbortedError, type StoreUnavailableError } from '../errors.js';
 import { withRetries } from '../backend/retry.js';
 import type { Budget } from './budget.js';
 import { leaseMsOf, type Grant, type Lease, type LeaseTerms } from './lease.js';

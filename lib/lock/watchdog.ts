@@ -123,7 +123,7 @@ export class Watchdog {
       timeoutMs,
     );
     due.forEach((lease, index) => {
-      replies[index]!.then(
+      void replies[index]!.then(
         (reply) => {
           lease.renewing = false;
           // released or lost while the renewal was on its way: it must not revive it
