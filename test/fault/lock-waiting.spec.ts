@@ -291,6 +291,21 @@ describe('waiting for a lock', () => {
       expect(await redis.exists('k')).toBe(0);
     });
 
+    it('never hands on more fencing tokens than it reserved', async () => {
+      const { locks } = await startLocks(server.url);
+      const reserved: boolean[] = [];
+      await Promise.all(
+        Array.from({ length: 200 }, () =>
+          locks.withLock('k', async ({ fencingToken }) => {
+            if (reserved.length % 10 === 0)
+              reserved.push(Number(await redis.get('{k}:fence')) >= fencingToken);
+            else reserved.push(true);
+          }),
+        ),
+      );
+      expect(reserved).toEqual(Array(200).fill(true));
+    });
+
     it('is off with handoff: false: each hold has a lease of its own', async () => {
       const { locks } = await startLocks(server.url);
       const tokens: string[] = [];
