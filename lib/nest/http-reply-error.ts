@@ -32,7 +32,7 @@ export function restoreHttpError(stored: StoredError): HttpException {
   const error = new HttpException(JSON.parse(response) as string | Record<string, unknown>, status);
   const known = builtIn(type);
   // a filter may catch by class
-  if (known) Object.setPrototypeOf(error, known.prototype as object);
+  if (known) Object.setPrototypeOf(error, known.prototype);
   return Object.assign(error, fields === undefined ? {} : (JSON.parse(fields) as object), { name, message });
 }
 

@@ -186,11 +186,12 @@ function readOperationId(name: string, options: QuotaOperationOptions | undefine
 }
 
 function checkOperationId(name: string, id: unknown): void {
-  if (typeof id === 'string' && id !== '' && id.length <= LONGEST_OPERATION_ID) return;
+  // ill-formed Unicode would become the same bytes as another's: two operations, one receipt
+  if (typeof id === 'string' && id !== '' && id.length <= LONGEST_OPERATION_ID && id.isWellFormed()) return;
   const found = typeof id === 'string' ? `one of ${id.length} characters` : id === null ? 'null' : typeof id;
   throw new QuotaOperationError(
     name,
     typeof id === 'string' ? id : '',
-    `An operation id is a string of 1 to ${LONGEST_OPERATION_ID} characters, not ${found}.`,
+    `An operation id is a well-formed string of 1 to ${LONGEST_OPERATION_ID} characters, not ${found}.`,
   );
 }

@@ -11,12 +11,13 @@ const print = (line: string): void => void process.stdout.write(`${line}\n`);
 
 async function main(env: NodeJS.ProcessEnv): Promise<void> {
   const port = readPort(env.PORT);
+  const logging = readLogging(env.LOCK_LOGGING);
   const redis = await openRedisSource(env);
   print(`Locks live in ${redis.description}.`);
   const database = await Database.open({ url: env.DATABASE_URL, file: env.DATABASE_FILE });
   print(`Orders live in the ${database.description}.`);
 
-  const app = await createApp({ database, redis, logging: readLogging(env.LOCK_LOGGING) });
+  const app = await createApp({ database, redis, logging });
   const url = await listen(app, env.HOST || '127.0.0.1', port);
   const data = await seed(app);
   print(`Listening on ${url}. Try these; paste one twice to see its answer replayed:`);

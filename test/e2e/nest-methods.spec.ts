@@ -4,7 +4,7 @@ import { Cron, ScheduleModule, SchedulerRegistry } from '@nestjs/schedule';
 import { Test, type TestingModule } from '@nestjs/testing';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import { concat, defer, lastValueFrom, NEVER, Observable, of, timer, toArray } from 'rxjs';
+import { concat, defer, finalize, lastValueFrom, NEVER, Observable, of, timer, toArray } from 'rxjs';
 import { isRedisLockError } from '../../lib/errors.js';
 import type { Lock } from '../../lib/lock/lock.js';
 import type { CallContext } from '../../lib/nest/call-context.js';
@@ -159,6 +159,7 @@ describe('@DistributedLock on plain methods', () => {
     @Injectable()
     class Streams {
       subscribed = 0;
+      tornDown = 0;
 
       @DistributedLock('lock:stream', { waitTimeout: 0, reentrant: false })
       declared(): Observable<number> {
@@ -170,7 +171,12 @@ describe('@DistributedLock on plain methods', () => {
 
       @DistributedLock('lock:stream', { waitTimeout: 0 })
       endless(): Observable<number> {
-        return concat(of(1), NEVER);
+        return concat(of(1), NEVER).pipe(finalize(() => (this.tornDown += 1)));
+      }
+
+      @DistributedLock('lock:wait')
+      waiting(): Observable<number> {
+        return of(1);
       }
 
       @DistributedLock('lock:stream', { waitTimeout: 0 })
@@ -202,7 +208,24 @@ describe('@DistributedLock on plain methods', () => {
       expect(module.get(LockService).held()).toHaveLength(1);
       expect(await codeOf(lastValueFrom(module.get(Streams).declared()))).toBe('LOCK_BUSY');
       subscription.unsubscribe();
+      expect(module.get(Streams).tornDown).toBe(1);
       await waitFor(() => module.get(LockService).held().length === 0);
+    });
+
+    it('does not wait for the lock any more when its subscriber has left', async () => {
+      const module = await moduleOf({ providers: [Streams] });
+      const locks = module.get(LockService);
+      const held = await locks.acquire('lock:wait');
+      const contended = new Promise<void>((done) => {
+        locks.events.subscribe(({ type }) => type === 'contended' && done());
+      });
+      const subscription = module.get(Streams).waiting().subscribe();
+      await contended;
+      const acquired = acquiredIn(module);
+      subscription.unsubscribe();
+      await held.release();
+      expect(await locks.withLock('lock:wait', () => 'free', { waitTimeout: 0 })).toBe('free');
+      expect(acquired).toEqual(['lock:wait']);
     });
 
     it('that is not declared never holds the lock while nobody subscribes', async () => {

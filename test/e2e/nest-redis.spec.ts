@@ -67,7 +67,7 @@ describe('on a real Redis', () => {
       controllers: [Orders],
     });
     apps.push(app);
-    return request(app.getHttpServer()) as unknown as request.Agent;
+    return request(app.getHttpServer());
   }
 
   it('one request at a time runs, of two applications on two platforms', async () => {

@@ -18,7 +18,7 @@ const FIELDS = [
   'ok',
 ];
 
-jest.setTimeout(90_000);
+jest.setTimeout(120_000);
 
 /** Runs the demo to its end. */
 async function demo(args: string[], env: Record<string, string> = {}) {

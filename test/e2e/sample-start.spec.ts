@@ -1,6 +1,7 @@
 import { execFile } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
-import { createServer, type AddressInfo } from 'node:net';
+import { createServer, type AddressInfo, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { promisify } from 'node:util';
@@ -11,7 +12,16 @@ import { RedisServer } from '../support/redis-server.js';
 import { waitFor } from '../support/wait-for.js';
 
 const MAIN = resolve(__dirname, '../../sample-app/src/main.ts');
+const listening = async (): Promise<Server> => {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  return server;
+};
+
 const WITHOUT_REDIS = { REDIS_URL: '', REDIS_SERVER: '', PATH: '/nonexistent' };
+
+// Whole processes are started here, some twice in a test: a busy machine takes its time for that.
+jest.setTimeout(120_000);
 
 describe('the sample: start-up', () => {
   let folder: string;
@@ -47,7 +57,7 @@ describe('the sample: start-up', () => {
         const lines = child.text.split('\n').filter((line) => line.startsWith('curl '));
         return lines.length === 3 && child.text.endsWith('\n') ? lines : undefined;
       },
-      { timeoutMs: 25_000, what: `three curl lines in ${child.text}` },
+      { timeoutMs: 60_000, what: `three curl lines in ${child.text}` },
     );
     return { url: /Listening on (\S+)\./.exec(child.text)![1]!, curls };
   }
@@ -128,7 +138,7 @@ describe('the sample: start-up', () => {
   });
 
   it('says so, too, when something listens there that never answers', async () => {
-    const silent = createServer().listen(0, '127.0.0.1');
+    const silent = await listening();
     try {
       const { port } = silent.address() as AddressInfo;
       const child = start({ REDIS_URL: `redis://127.0.0.1:${port}` });
@@ -150,7 +160,7 @@ describe('the sample: start-up', () => {
   });
 
   it('takes a free port when its own is taken, and says so', async () => {
-    const taken = createServer().listen(0, '127.0.0.1');
+    const taken = await listening();
     try {
       const { port } = taken.address() as AddressInfo;
       const child = start({ PORT: String(port), ...WITHOUT_REDIS });

@@ -190,7 +190,7 @@ describe.each([
   it('refuses an operation id that is none, and options that are no options', async () => {
     const key = newKey();
     await quotas.init(key, 10);
-    for (const operationId of ['', 'x'.repeat(256), 5, null, {}]) {
+    for (const operationId of ['', 'x'.repeat(256), '\ud800', 5, null, {}]) {
       const options = { operationId: operationId as string };
       await expect(quotas.deduct(key, 1, options)).rejects.toMatchObject({ code: 'QUOTA_OPERATION' });
       await expect(quotas.refund(key, operationId as string)).rejects.toMatchObject({

@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { mutants } from './mutants.mjs';
@@ -20,6 +20,7 @@ const ROOT = resolve(import.meta.dirname, '../..');
 /** A mutant may make a test hang: these bound the hanging, nothing is measured by them. */
 const TEST_TIMEOUT_MS = 15_000;
 const RUN_TIMEOUT_MS = 120_000;
+const BASELINE_TIMEOUT_MS = 300_000;
 
 const wanted = process.argv[2];
 const chosen = wanted
@@ -27,7 +28,9 @@ const chosen = wanted
   : mutants;
 if (chosen.length === 0) fail([`No mutant's name or file contains ${JSON.stringify(wanted)}.`]);
 
-const misplaced = chosen.flatMap(({ name, file, find }) => {
+const misplaced = chosen.flatMap(({ name, file, find, specs }) => {
+  const missing = [file, ...specs].filter((path) => !existsSync(join(ROOT, path)));
+  if (missing.length > 0) return [`${name}: there is no ${missing.join(', no ')}`];
   const count = readFileSync(join(ROOT, file), 'utf8').split(find).length - 1;
   return count === 1 ? [] : [`${name}: its text stands ${count} times in ${file}, not once: ${find}`];
 });
@@ -129,7 +132,10 @@ async function runJest(specs, tests, mutant) {
           : env,
       },
     );
-    const hanging = setTimeout(() => child.pid && process.kill(-child.pid, 'SIGKILL'), RUN_TIMEOUT_MS);
+    const hanging = setTimeout(
+      () => child.pid && process.kill(-child.pid, 'SIGKILL'),
+      mutant ? RUN_TIMEOUT_MS : BASELINE_TIMEOUT_MS,
+    );
     await new Promise((done) => child.once('exit', done));
     clearTimeout(hanging);
     return readResults(output, specs);

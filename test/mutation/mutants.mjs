@@ -418,12 +418,13 @@ const idempotency = [
     file: 'lib/idempotency/lease-renewal.ts',
     find: 'if (!this.#inFlight && this.#renewAt <= this.#settings.clock.monotonic()) {',
     replace: 'if (false) {',
-    specs: ENGINE,
+    specs: ['test/integration/idempotency-life.spec.ts'],
     tests: 'a run longer than its lease is renewed',
   },
 ];
 
-const HTTP = ['test/e2e/nest-lock-http.spec.ts'];
+const SECTIONS = ['test/e2e/nest-http-sections.spec.ts'];
+const STARTUP = ['test/e2e/nest-startup-faults.spec.ts'];
 
 /** @type {readonly Mutant[]} */
 const nest = [
@@ -432,15 +433,15 @@ const nest = [
     file: 'lib/nest/instance-providers.ts',
     find: 'config.addGlobalInterceptor(interceptor);',
     replace: 'queueMicrotask(() => setTimeout(() => config.addGlobalInterceptor(interceptor)));',
-    specs: HTTP,
-    tests: 'Express interceptors N15, N23',
+    specs: SECTIONS,
+    tests: 'Express.* N15, N23',
   },
   {
     name: 'an interceptor that does not stand first stops the start',
     file: 'lib/nest/startup-validation.ts',
     find: 'config.getGlobalInterceptors()[0] !== interceptor',
     replace: 'false',
-    specs: ['test/e2e/nest-startup.spec.ts'],
+    specs: STARTUP,
     tests: 'another interceptor stands before ours',
   },
   {
@@ -449,24 +450,24 @@ const nest = [
     find: 'next.handle().subscribe({',
     replace:
       'new Observable((inner) => { const left = next.handle().subscribe(inner); subscriber.add(left); return left; }).subscribe({',
-    specs: HTTP,
-    tests: 'Express exclusion N4',
+    specs: SECTIONS,
+    tests: 'Express.* N4',
   },
   {
     name: 'the lock is kept until the handler is over, whatever the chain around it says',
     file: 'lib/nest/guarded-section.ts',
     find: 'await handler.idle();',
     replace: '',
-    specs: HTTP,
-    tests: 'Express interceptors N24: a time-out answers at once',
+    specs: SECTIONS,
+    tests: 'Express.* N24: a time-out answers at once',
   },
   {
     name: 'a recursive call is a call of its own',
     file: 'lib/nest/call-mark.ts',
     find: ' && !mark.inProgress.has(layer)',
     replace: '',
-    specs: HTTP,
-    tests: 'Express other calls.*a recursion',
+    specs: ['test/e2e/nest-http-calls.spec.ts'],
+    tests: 'Express.* a recursion',
   },
   {
     name: 'a call that outlives its chain is a call of its own',
@@ -481,7 +482,7 @@ const nest = [
     file: 'lib/nest/startup-validation.ts',
     find: '} else if (declaring === at) {',
     replace: '} else if (false) {',
-    specs: ['test/e2e/nest-startup.spec.ts'],
+    specs: STARTUP,
     tests: 'N26',
   },
   {
@@ -489,8 +490,8 @@ const nest = [
     file: 'lib/call/key-template.ts',
     find: 'if (texts.size > 1)',
     replace: 'if (false)',
-    specs: HTTP,
-    tests: 'Express the key N21',
+    specs: ['test/e2e/nest-http-keys.spec.ts'],
+    tests: 'Express.* N21',
   },
   {
     name: 'the values of a key are encoded',

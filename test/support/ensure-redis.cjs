@@ -70,6 +70,7 @@ function install() {
         .trim()
         .split('\n')
         .pop()})`,
+      { cause: error },
     );
   } finally {
     if (ownPolicy) rmSync(policy, { force: true });

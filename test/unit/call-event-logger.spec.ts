@@ -12,7 +12,7 @@ function loggerOf(mode: 'lifecycle' | 'problems') {
     log: (text: string) => lines.push(`log ${text}`),
     warn: (text: string) => lines.push(`warn ${text}`),
   };
-  const logger = new EventLogger(log as never, mode, () => clock.now);
+  const logger = new EventLogger(log, mode, () => clock.now);
   logger.start({ locks, idempotency });
   return { lines, clock, locks, idempotency, logger };
 }

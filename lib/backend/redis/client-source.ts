@@ -1,4 +1,4 @@
-import { Cluster, Redis, type RedisOptions } from 'ioredis';
+import { Redis, type Cluster, type RedisOptions } from 'ioredis';
 import { LockConfigError } from '../../errors.js';
 
 /** What the application may give to say which Redis. */

@@ -74,7 +74,7 @@ export class Connection {
     if (this.opened || this.closed) return;
     this.opened = true;
     // a failure is told by the event 'error'; ioredis tries again by itself
-    outsideCallChain(() => this.client.connect().catch(() => undefined));
+    void outsideCallChain(() => this.client.connect().catch(() => undefined));
   }
 
   /** Calls back at every (re)connection, outside every call chain. */

@@ -43,6 +43,7 @@ export async function startLocalRedis(binary: string): Promise<LocalRedisServer>
   child.unref();
   (child.stdin as Socket).unref();
   const stop = async (): Promise<void> => {
+    child.ref();
     child.stdin.end();
     await ended;
   };
