@@ -1,5 +1,6 @@
 import { outsideCallChain } from '../outside-call-chain.js';
 import { LONGEST_TIMER_MS } from './delay.js';
+import type { Clock } from './validity.js';
 
 /** Deadlines this close together share a timer: none is met earlier, and none later by more than this. */
 const GRAIN_MS = 10;
@@ -21,13 +22,18 @@ interface Bucket {
 export class Deadlines {
   readonly #buckets = new Map<number, Bucket>();
 
-  /** @returns what {@link leave} takes; undefined when it is too far away to be timed. */
-  enter(timed: Timed, inMs: number): number | undefined {
-    if (inMs > LONGEST_TIMER_MS) return undefined;
-    const slot = Math.ceil((performance.now() + inMs) / GRAIN_MS);
+  constructor(private readonly clock: Clock) {}
+
+  /**
+   * @param at by the monotonic clock.
+   * @returns what {@link leave} takes; undefined when it is too far away to be timed.
+   */
+  enter(timed: Timed, at: number): number | undefined {
+    const slot = Math.ceil(at / GRAIN_MS);
     let bucket = this.#buckets.get(slot);
     if (!bucket) {
-      const delay = slot * GRAIN_MS - performance.now();
+      const delay = slot * GRAIN_MS - this.clock.monotonic();
+      if (delay > LONGEST_TIMER_MS) return undefined;
       const timer = outsideCallChain(() => setTimeout(() => this.#due(slot), Math.ceil(delay)));
       bucket = { members: new Set(), timer };
       this.#buckets.set(slot, bucket);

@@ -144,8 +144,10 @@ export class KeyLine implements WaitingLine {
   /** The last hold of a lease ended: it goes to the next waiter of this process without asking, if it may. */
   handOff(lease: Lease): boolean {
     const next = this.#queue.head;
-    if (this.#lease !== lease || !next || !lease.canHandOffTo(next.terms)) return false;
-    lease.handOff(next.terms);
+    if (this.#lease !== lease || !next) return false;
+    const now = lease.now();
+    if (!lease.canHandOffTo(next.terms, now)) return false;
+    lease.handOff(next.terms, now);
     this.#queue.leave(next);
     next.grant(lease);
     return true;

@@ -1,7 +1,7 @@
 import { PASSED_ON_LEASE_MS } from '../backend/backend.js';
 import type { LockLostReason } from '../errors.js';
 import type { LockKey } from './lock-key.js';
-import { elapsedSince, instant, validityOf, type Clock, type Instant } from './validity.js';
+import { elapsedBetween, elapsedSince, instant, validityOf, type Clock, type Instant } from './validity.js';
 
 /** What a lease is told once it is lost. */
 export type LeaseLost = { reason: LockLostReason; cause?: unknown };
@@ -148,7 +148,7 @@ export class Lease {
   }
 
   /** Whether a waiter of this process may have it next without asking the store. */
-  canHandOffTo(terms: LeaseTerms): boolean {
+  canHandOffTo(terms: LeaseTerms, now: Instant): boolean {
     const mine = this.terms;
     return (
       this.#state === 'held' &&
@@ -160,18 +160,18 @@ export class Lease {
       terms.minHoldMs === 0 &&
       mine.minHoldMs === 0 &&
       this.fencingToken < this.#lastFencingToken &&
-      elapsedSince(this.#turnSince, this.clock) < TURN_MS &&
-      this.validityLeftMs >= this.#leastLeaseMs / 4
+      elapsedBetween(this.#turnSince, now) < TURN_MS &&
+      this.#validMs - elapsedBetween(this.#renewedAt, now) >= this.#leastLeaseMs / 4
     );
   }
 
   /** The next hold in a row begins: with its own fencing token, its own time, its own listeners. */
-  handOff(terms: LeaseTerms): void {
+  handOff(terms: LeaseTerms, now: Instant): void {
     this.fencingToken++;
     this.terms = terms;
     this.overdue = false;
     this.listeners.length = 0;
-    this.#heldSince = this.now();
+    this.#heldSince = now;
   }
 
   /** Where a renewal's validity counts from. */

@@ -21,7 +21,7 @@ const NO_LINE: WaitingLine = {
 export class LockLines {
   readonly #lines = new Map<string, KeyLine>();
   readonly #context: LineContext;
-  readonly #deadlines = new Deadlines();
+  readonly #deadlines: Deadlines;
   #closed = false;
   /** Single tries under way. */
   #tries = 0;
@@ -29,6 +29,7 @@ export class LockLines {
 
   constructor(context: Omit<LineContext, 'emptied'>) {
     this.#context = { ...context, emptied: (line) => this.#emptied(line) };
+    this.#deadlines = new Deadlines(context.clock);
     const { inbox } = context.backend.locks;
     inbox.onGrant((grant) => {
       const receivedAt = instant(context.clock);

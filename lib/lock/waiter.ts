@@ -51,7 +51,7 @@ export class Waiter implements Timed {
   /** Begins to watch the time; without contention the command's own time-out is bound enough. */
   bound(): void {
     if (this.#settled || this.#deadline !== undefined) return;
-    this.#deadline = this.deadlines.enter(this, this.budget.leftMs);
+    this.#deadline = this.deadlines.enter(this, this.budget.endsAt);
   }
 
   timeUp(): void {
