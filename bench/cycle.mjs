@@ -1,73 +1,88 @@
-import { availableParallelism, cpus } from 'node:os';
-import { contenders } from './support/contenders.mjs';
-import { commandsPerCycle, cyclesPerSecond } from './support/measure.mjs';
+import { cycleContenders } from './support/contenders.mjs';
+import { startDelayProxy } from './support/delay-proxy.mjs';
+import { describeMachine } from './support/machine.mjs';
+import { commandsPerCycle, cyclesPerSecond, roundTripMs } from './support/measure.mjs';
 import { readOptions } from './support/options.mjs';
 import { startRedis } from './support/redis-server.mjs';
-import { median, medianInterval, pairwiseRatios } from './support/statistics.mjs';
+import { median, pairwiseRatios } from './support/statistics.mjs';
+import { figure, row, say, withInterval } from './support/table.mjs';
 
 /** One acquire + release of a free lock: this module beside the raw client and the libraries in use today. */
 
-const IN_FLIGHT = [1, 64];
+/** What the proxy adds, each way. */
+const NETWORK_MS = 1;
 
-const { rounds, sliceMs } = readOptions();
+const { rounds, 'slice-ms': sliceMs } = readOptions({ rounds: 21, 'slice-ms': 200 });
 const server = await startRedis();
-
-/** @param {string} text */
-const say = (text) => process.stdout.write(`${text}\n`);
+const proxy = await startDelayProxy(server.port, NETWORK_MS);
 
 try {
-  const sessions = await Promise.all(
-    contenders.map(async (contender) => ({ ...contender, session: await contender.open(server.url) })),
-  );
+  const lanes = [
+    { name: '1 in flight', url: server.url, inFlight: 1 },
+    { name: '64 in flight', url: server.url, inFlight: 64 },
+    { name: `1 in flight, ${NETWORK_MS} ms of network each way`, url: proxy.url, inFlight: 1 },
+  ];
+  const [alone, many, far] =
+    /** @type {[typeof lanes[number], typeof lanes[number], typeof lanes[number]]} */ (lanes);
 
+  const runners = await Promise.all(
+    cycleContenders.map(async ({ name, kind, open }) => ({
+      name,
+      kind,
+      near: await open(server.url),
+      far: await open(proxy.url),
+      /** @type {Map<typeof alone, number[]>} cycles per second of each round */
+      rates: new Map(lanes.map((lane) => [lane, []])),
+    })),
+  );
+  /** @typedef {typeof runners[number]} Runner */
+  const rates = (/** @type {Runner} */ runner, /** @type {typeof alone} */ lane) =>
+    runner.rates.get(lane) ?? [];
+  const sessionOf = (/** @type {Runner} */ runner, /** @type {typeof alone} */ lane) =>
+    lane === far ? runner.far : runner.near;
+
+  say(`${describeMachine(server)}; ${rounds} rounds of ${sliceMs} ms each`);
   say(
-    `redis ${server.version}, node ${process.version}, ${availableParallelism()} × ${cpus()[0]?.model ?? 'cpu'}; ` +
-      `${rounds} rounds of ${sliceMs} ms each`,
+    `a PING takes ${(await roundTripMs(server.url)).toFixed(2)} ms, ${(await roundTripMs(proxy.url)).toFixed(2)} ms through the proxy`,
   );
 
   // everybody compiles, connects and loads its scripts before anything counts
-  for (const { name, session } of sessions) {
-    for (const inFlight of IN_FLIGHT) await cyclesPerSecond(session, `warm:${name}`, inFlight, sliceMs * 2);
+  for (const runner of runners) {
+    for (const lane of lanes) {
+      await cyclesPerSecond(sessionOf(runner, lane), `warm:${runner.name}`, lane.inFlight, sliceMs * 2);
+    }
   }
 
-  /** @type {Map<string, number[]>} cycles per second of each round, by contender and number in flight */
-  const rates = new Map();
-  const slot = (/** @type {string} */ name, /** @type {number} */ inFlight) => `${name}@${inFlight}`;
   for (let round = 0; round < rounds; round += 1) {
-    const turn = round % sessions.length;
+    const turn = round % runners.length;
     // the order rotates: nobody always runs behind the same neighbour
-    const order = [...sessions.slice(turn), ...sessions.slice(0, turn)];
-    for (const inFlight of IN_FLIGHT) {
-      for (const { name, session } of order) {
-        const rate = await cyclesPerSecond(session, `bench:${name}`, inFlight, sliceMs);
-        rates.set(slot(name, inFlight), [...(rates.get(slot(name, inFlight)) ?? []), rate]);
+    const order = [...runners.slice(turn), ...runners.slice(0, turn)];
+    for (const lane of lanes) {
+      for (const runner of order) {
+        const rate = await cyclesPerSecond(
+          sessionOf(runner, lane),
+          `bench:${runner.name}`,
+          lane.inFlight,
+          sliceMs,
+        );
+        rates(runner, lane).push(rate);
       }
     }
   }
-  const ratesOf = (/** @type {string} */ name, /** @type {number} */ inFlight) =>
-    rates.get(slot(name, inFlight)) ?? [];
 
-  const base = sessions[0]?.name ?? '';
-  const ours = sessions.find(({ kind }) => kind === 'ours')?.name ?? '';
-  /** @type {Map<string, import('./support/measure.mjs').Cost>} */
-  const costs = new Map();
-  for (const { name, session } of sessions) {
-    costs.set(name, await commandsPerCycle(server.url, session, `cost:${name}`, 1, 500));
-  }
-
-  for (const inFlight of IN_FLIGHT) {
-    say(`\n${inFlight} in flight`);
-    say(row('', 'cycles/s', '95 % interval', 'of raw', '95 % interval'));
-    for (const { name } of sessions) {
-      const samples = ratesOf(name, inFlight);
-      const ratios = pairwiseRatios(samples, ratesOf(base, inFlight));
+  const raw = runners[0];
+  const ours = runners.find(({ kind }) => kind === 'ours');
+  if (!raw || !ours) throw new Error('There is nothing to compare.');
+  for (const lane of lanes) {
+    say(`\n${lane.name}`);
+    say(row('', 'cycles/s', 'of raw'));
+    for (const runner of runners) {
+      const samples = rates(runner, lane);
       say(
         row(
-          name,
-          median(samples).toFixed(0),
-          interval(medianInterval(samples), 0),
-          median(ratios).toFixed(3),
-          interval(medianInterval(ratios), 3),
+          runner.name,
+          withInterval(samples, 0),
+          withInterval(pairwiseRatios(samples, rates(raw, lane)), 3),
         ),
       );
     }
@@ -75,40 +90,34 @@ try {
 
   say('\nper cycle at 1 in flight');
   say(row('', 'sent', 'carried out'));
-  for (const { name } of sessions) {
-    const cost = costs.get(name);
-    say(row(name, cost?.sent.toFixed(2) ?? '', cost?.executed.toFixed(2) ?? ''));
+  let oursSent = NaN;
+  for (const runner of runners) {
+    const { sent, executed } = await commandsPerCycle(server.url, runner.near, `cost:${runner.name}`, 1, 500);
+    if (runner === ours) oursSent = sent;
+    say(row(runner.name, sent.toFixed(2), executed.toFixed(2)));
   }
 
-  const peers = sessions.filter(({ kind }) => kind === 'peer').map(({ name }) => name);
-  const bestPeer = peers.reduce((best, name) =>
-    median(ratesOf(name, 64)) > median(ratesOf(best, 64)) ? name : best,
+  const peers = runners.filter(({ kind }) => kind === 'peer');
+  const bestPeer = peers.reduce((best, peer) =>
+    median(rates(peer, many)) > median(rates(best, many)) ? peer : best,
   );
-  say(`\nbest peer at 64 in flight: ${bestPeer}`);
+  say(`\nbest peer at 64 in flight: ${bestPeer.name}`);
 
-  await Promise.all(sessions.map(({ session }) => session.close()));
+  await Promise.all(runners.flatMap(({ near, far }) => [near.close(), far.close()]));
 
-  const ratio = (/** @type {string} */ other, /** @type {number} */ inFlight) =>
-    Number(median(pairwiseRatios(ratesOf(ours, inFlight), ratesOf(other, inFlight))).toFixed(3));
+  const ratio = (/** @type {Runner} */ other, /** @type {typeof alone} */ lane) =>
+    figure(pairwiseRatios(rates(ours, lane), rates(other, lane)));
   say(
     JSON.stringify({
       bench: 'cycle',
-      c1OfRaw: ratio(base, 1),
-      c64OfRaw: ratio(base, 64),
-      c64OfBestPeer: ratio(bestPeer, 64),
-      commandsPerCycle: Number((costs.get(ours)?.sent ?? NaN).toFixed(2)),
+      c1OfRaw: ratio(raw, alone),
+      c64OfRaw: ratio(raw, many),
+      c64OfBestPeer: ratio(bestPeer, many),
+      commandsPerCycle: Number(oursSent.toFixed(2)),
+      c1OfRawOver1ms: ratio(raw, far),
     }),
   );
 } finally {
+  proxy.stop();
   await server.stop();
-}
-
-/** @param {readonly [number, number]} bounds @param {number} digits */
-function interval([low, high], digits) {
-  return `${low.toFixed(digits)} - ${high.toFixed(digits)}`;
-}
-
-/** @param {string} name @param {string[]} cells */
-function row(name, ...cells) {
-  return name.padEnd(32) + cells.map((cell) => cell.padStart(18)).join('');
 }

@@ -1,123 +1,87 @@
-import { randomUUID } from 'node:crypto';
-import { createLock } from '@microfleet/ioredis-lock';
-import { Redlock as RedisKitRedlock } from '@redis-kit/lock';
-import { Redis } from 'ioredis';
-import { createClient } from 'redis';
-import { Mutex } from 'redis-semaphore';
-import Redlock from 'redlock';
+import { peers } from './peers.mjs';
+import { openAsyncMutex, openBlpopToken, rawLock } from './references.mjs';
 import { openThisModule } from './this-module.mjs';
 
-/** The lease that everybody asks for, in milliseconds: long enough that nobody renews within a cycle. */
-export const TTL_MS = 30_000;
+/** The time between two tries of a tuned peer: a tenth of what most have, and no more commands than Redis can take. */
+export const TUNED_POLL_MS = 10;
 
 /**
  * One way of taking and giving back a lock.
  *
- * @typedef {import('redis').RedisClientType} RedisClientType
- *
  * @typedef {object} Contender
  * @property {string} name
- * @property {'raw' | 'ours' | 'peer'} kind
- * @property {(url: string) => Promise<Session>} open
- *
- * @typedef {object} Session
- * @property {(key: string) => Promise<unknown>} cycle one acquire + release; rejects when the lock was not granted
- * @property {() => Promise<unknown>} close
+ * @property {'reference' | 'ours' | 'peer'} kind
+ * @property {number} [pollMs] the time between two tries, for those that poll
+ * @property {boolean} [defaults] a peer as it comes (apart from never giving up)
+ * @property {boolean} [tuned] a peer that polls every {@link TUNED_POLL_MS}
+ * @property {boolean} [byRun] its sections run through `Session.run`
+ * @property {(url: string) => Promise<import('./session.mjs').Session>} open
  */
 
-const COMPARE_AND_DELETE =
-  "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
+/** @type {Contender} */
+export const ours = { name: 'nestjs-redis-lock', kind: 'ours', open: openThisModule };
 
-/** @param {string} name */
-function busy(name) {
-  return new Error(`${name} did not get a lock that nobody else holds: the figures would be wrong.`);
-}
+export const OURS_WITH_LOCK = `${ours.name}, withLock`;
+export const IN_PROCESS_CEILING = 'async-mutex';
+export const HAND_OVER_FLOOR = 'BLPOP token';
+
+/** @type {readonly Contender[]} for locks that are free: what matters is the way there and back */
+export const cycleContenders = [
+  { name: 'raw ioredis', kind: 'reference', open: rawLock({}, TUNED_POLL_MS) },
+  {
+    name: 'raw ioredis, auto-pipelining',
+    kind: 'reference',
+    open: rawLock({ enableAutoPipelining: true }, TUNED_POLL_MS),
+  },
+  ours,
+  ...peers.map(({ name, open }) => ({
+    name,
+    kind: /** @type {const} */ ('peer'),
+    open: (/** @type {string} */ url) => open(url),
+  })),
+];
+
+/** @type {readonly Contender[]} for locks that somebody else has: what matters is how one waits */
+export const waitContenders = [
+  ours,
+  {
+    name: OURS_WITH_LOCK,
+    kind: 'reference',
+    byRun: true,
+    open: openThisModule,
+  },
+  { name: IN_PROCESS_CEILING, kind: 'reference', open: openAsyncMutex },
+  { name: HAND_OVER_FLOOR, kind: 'reference', open: openBlpopToken },
+  { name: 'raw polling', kind: 'reference', pollMs: TUNED_POLL_MS, open: rawLock({}, TUNED_POLL_MS) },
+  ...peers.flatMap((peer) => {
+    const asItComes = peer.pollMs === TUNED_POLL_MS;
+    /** @type {Contender} */
+    const tuned = {
+      name: `${peer.name}, ${TUNED_POLL_MS} ms`,
+      kind: 'peer',
+      pollMs: TUNED_POLL_MS,
+      tuned: true,
+      defaults: asItComes,
+      open: (url) => peer.open(url, TUNED_POLL_MS),
+    };
+    /** @type {Contender} */
+    const untouched = {
+      name: peer.name,
+      kind: 'peer',
+      pollMs: peer.pollMs,
+      defaults: true,
+      open: (url) => peer.open(url),
+    };
+    return asItComes ? [tuned] : [tuned, untouched];
+  }),
+];
 
 /**
- * The least that a correct single-server lock can cost: what everything here is compared with.
- *
- * @param {import('ioredis').RedisOptions} options
- * @returns {(url: string) => Promise<Session>}
+ * @param {readonly Contender[]} contenders
+ * @param {string} name
  */
-function raw(options) {
-  return async (url) => {
-    const client = new Redis(url, options);
-    const sha = String(await client.script('LOAD', COMPARE_AND_DELETE));
-    return {
-      async cycle(key) {
-        const token = randomUUID();
-        if ((await client.set(key, token, 'PX', TTL_MS, 'NX')) !== 'OK') throw busy('raw');
-        if ((await client.evalsha(sha, 1, key, token)) !== 1) throw busy('raw');
-      },
-      close: () => client.quit(),
-    };
-  };
+export function named(contenders, name) {
+  const found = contenders.find((contender) => contender.name === name);
+  if (!found) throw new Error(`There is no contender ${JSON.stringify(name)}.`);
+  return found;
 }
-
-/** @type {readonly Contender[]} */
-export const contenders = [
-  { name: 'raw ioredis', kind: 'raw', open: raw({}) },
-  { name: 'raw ioredis, auto-pipelining', kind: 'raw', open: raw({ enableAutoPipelining: true }) },
-  { name: 'nestjs-redis-lock', kind: 'ours', open: openThisModule },
-  {
-    name: 'redlock 5 beta',
-    kind: 'peer',
-    async open(url) {
-      const client = new Redis(url);
-      const redlock = new Redlock([client]);
-      return {
-        async cycle(key) {
-          const lock = await redlock.acquire([key], TTL_MS);
-          await lock.release();
-        },
-        close: () => redlock.quit(),
-      };
-    },
-  },
-  {
-    name: 'redis-semaphore',
-    kind: 'peer',
-    async open(url) {
-      const client = new Redis(url);
-      return {
-        async cycle(key) {
-          const mutex = new Mutex(client, key, { lockTimeout: TTL_MS });
-          await mutex.acquire();
-          await mutex.release();
-        },
-        close: () => client.quit(),
-      };
-    },
-  },
-  {
-    name: '@microfleet/ioredis-lock',
-    kind: 'peer',
-    async open(url) {
-      const client = new Redis(url);
-      return {
-        async cycle(key) {
-          const lock = createLock(client, { timeout: TTL_MS });
-          await lock.acquire(key);
-          await lock.release();
-        },
-        close: () => client.quit(),
-      };
-    },
-  },
-  {
-    name: '@redis-kit/lock',
-    kind: 'peer',
-    async open(url) {
-      const client = createClient({ url });
-      await client.connect();
-      const redlock = new RedisKitRedlock([/** @type {RedisClientType} */ (client)]);
-      return {
-        async cycle(key) {
-          const lock = await redlock.acquire(key, TTL_MS);
-          if (!lock || !(await lock.release())) throw busy('@redis-kit/lock');
-        },
-        close: () => client.close(),
-      };
-    },
-  },
-];

@@ -1,13 +1,25 @@
 import { once } from 'node:events';
 import { Redis } from 'ioredis';
+import { median } from './statistics.mjs';
 
 /** Keys per worker: enough that a cycle does not always meet the key of its predecessor in the cache. */
 const KEYS_PER_WORKER = 64;
 
 /**
+ * One acquire + release.
+ *
+ * @param {import('./session.mjs').Session} session
+ * @param {string} key
+ */
+async function cycle(session, key) {
+  const release = await session.acquire(key);
+  await release();
+}
+
+/**
  * Runs cycles, `inFlight` at a time on different keys, for about `forMs`.
  *
- * @param {import('./contenders.mjs').Session} session
+ * @param {import('./session.mjs').Session} session
  * @param {string} prefix
  * @param {number} inFlight
  * @param {number} forMs
@@ -20,7 +32,7 @@ export async function cyclesPerSecond(session, prefix, inFlight, forMs) {
   /** @param {number} worker */
   const work = async (worker) => {
     for (let turn = 0; performance.now() < end; turn += 1) {
-      await session.cycle(`${prefix}:${worker}:${turn % KEYS_PER_WORKER}`);
+      await cycle(session, `${prefix}:${worker}:${turn % KEYS_PER_WORKER}`);
       cycles += 1;
     }
   };
@@ -38,7 +50,7 @@ export async function cyclesPerSecond(session, prefix, inFlight, forMs) {
 
 /**
  * @param {string} url
- * @param {import('./contenders.mjs').Session} session
+ * @param {import('./session.mjs').Session} session
  * @param {string} prefix
  * @param {number} inFlight
  * @param {number} rounds cycles of each worker
@@ -51,7 +63,7 @@ export async function commandsPerCycle(url, session, prefix, inFlight, rounds) {
     Promise.all(
       Array.from({ length: inFlight }, async (_, worker) => {
         for (let turn = 0; turn < rounds; turn += 1)
-          await session.cycle(`${prefix}:${suffix}:${worker}:${turn}`);
+          await cycle(session, `${prefix}:${suffix}:${worker}:${turn}`);
       }),
     );
   const cycles = inFlight * rounds;
@@ -81,4 +93,21 @@ export async function commandsPerCycle(url, session, prefix, inFlight, rounds) {
 /** @param {Redis} client */
 async function commandsProcessed(client) {
   return Number(/total_commands_processed:(\d+)/.exec(await client.info('stats'))?.[1]);
+}
+
+/**
+ * @param {string} url
+ * @returns {Promise<number>} the round trip of a PING in ms, the median of many
+ */
+export async function roundTripMs(url) {
+  const client = new Redis(url);
+  /** @type {number[]} */
+  const times = [];
+  for (let ping = 0; ping < 200; ping += 1) {
+    const sent = performance.now();
+    await client.ping();
+    times.push(performance.now() - sent);
+  }
+  client.disconnect();
+  return median(times);
 }

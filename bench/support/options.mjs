@@ -1,34 +1,36 @@
 import { parseArgs } from 'node:util';
 
 /**
- * @typedef {object} BenchOptions
- * @property {number} rounds
- * @property {number} sliceMs how long each contender runs in each round
+ * Reads `--name value` for each of the given names.
+ *
+ * @template {Record<string, number | string>} Defaults
+ * @param {Defaults} defaults by name; a number is read as a number above 0
+ * @param {Partial<Record<keyof Defaults, readonly string[]>>} [choices] of those that are text
+ * @returns {Defaults}
  */
-
-/** @returns {BenchOptions} */
-export function readOptions() {
+export function readOptions(defaults, choices = {}) {
   const { values } = parseArgs({
-    options: {
-      rounds: { type: 'string', default: '21' },
-      'slice-ms': { type: 'string', default: '200' },
-    },
+    options: Object.fromEntries(
+      Object.entries(defaults).map(([name, value]) => [
+        name,
+        { type: /** @type {const} */ ('string'), default: `${value}` },
+      ]),
+    ),
   });
-  return {
-    rounds: atLeast('rounds', values.rounds, 1),
-    sliceMs: atLeast('slice-ms', values['slice-ms'], 10),
-  };
-}
-
-/**
- * @param {string} name
- * @param {string} text
- * @param {number} least
- */
-function atLeast(name, text, least) {
-  const value = Number(text);
-  if (!Number.isInteger(value) || value < least) {
-    throw new Error(`--${name} is a whole number of at least ${least}, not ${JSON.stringify(text)}.`);
-  }
-  return value;
+  const read = Object.entries(defaults).map(([name, value]) => {
+    const text = String(values[name]);
+    if (typeof value === 'string') {
+      const allowed = choices[name];
+      if (allowed && !allowed.includes(text))
+        throw new Error(`--${name} is one of ${allowed.join(', ')}, not ${text}.`);
+      return [name, text];
+    }
+    const number = Number(text);
+    const whole = Number.isInteger(value) && (name === 'rounds' || name.endsWith('-ms'));
+    if (!(number > 0) || (whole && !Number.isInteger(number))) {
+      throw new Error(`--${name} is a ${whole ? 'whole ' : ''}number above 0, not ${JSON.stringify(text)}.`);
+    }
+    return [name, number];
+  });
+  return /** @type {Defaults} */ (Object.fromEntries(read));
 }

@@ -51,8 +51,14 @@ export async function startRedis() {
     { stdio: 'ignore' },
   );
   const gone = new Promise((resolve) => child.once('exit', resolve));
-  const killNow = () => child.kill('SIGKILL');
+  const killNow = () => {
+    child.kill('SIGKILL');
+    rmSync(folder, { recursive: true, force: true });
+  };
   process.once('exit', killNow);
+  // a signal alone would end this process without its exit handlers, and leave the server behind
+  const leave = () => process.exit(130);
+  process.once('SIGINT', leave).once('SIGTERM', leave);
 
   const probe = new Redis(port, '127.0.0.1', { lazyConnect: true, retryStrategy: () => 50 });
   // while the server starts, refused connections are what is expected
@@ -73,7 +79,10 @@ export async function startRedis() {
     async stop() {
       child.kill('SIGTERM');
       await gone;
-      process.removeListener('exit', killNow);
+      process
+        .removeListener('exit', killNow)
+        .removeListener('SIGINT', leave)
+        .removeListener('SIGTERM', leave);
       rmSync(folder, { recursive: true, force: true });
     },
   };

@@ -53,3 +53,19 @@ export function medianInterval(samples, resamples = 4_000, seed = 20_240_601) {
 export function pairwiseRatios(samples, base) {
   return samples.map((sample, round) => sample / (base[round] ?? NaN));
 }
+
+/** @param {readonly number[]} numbers */
+export function sum(numbers) {
+  return numbers.reduce((total, number) => total + number, 0);
+}
+
+/**
+ * Jain's index of fairness: 1 when all have the same, 1/n when one has everything
+ * (R. Jain, D. Chiu, W. Hawe, DEC TR-301, 1984).
+ *
+ * @param {readonly number[]} shares
+ */
+export function jain(shares) {
+  const squares = sum(shares.map((share) => share * share));
+  return squares === 0 ? NaN : sum(shares) ** 2 / (shares.length * squares);
+}

@@ -1,23 +1,56 @@
-import { NestFactory } from '@nestjs/core';
-import { LockService, RedisLockModule } from '../../dist/esm/index.js';
+import { createRequire } from 'node:module';
+import { resolve } from 'node:path';
+import { fileURLToPath, pathToFileURL } from 'node:url';
 
 /**
- * This module as an application uses it: the built package, `RedisLockModule.forRoot()` with its defaults, and
- * the injected `LockService`.
+ * The folder of the package that is measured: this repository, unless `BENCH_PACKAGE` names another built copy (an
+ * earlier release beside this one, say).
+ */
+const packageFolder = resolve(
+  process.env['BENCH_PACKAGE'] ?? fileURLToPath(new URL('../..', import.meta.url)),
+);
+
+// murlock brings a copy of Nest into bench/node_modules; the package must meet the one that it was built with
+const packageRequire = createRequire(resolve(packageFolder, 'dist/cjs/index.js'));
+
+/** @returns {Promise<typeof import('../../dist/esm/index.js')>} */
+const importPackage = () => import(pathToFileURL(resolve(packageFolder, 'dist/esm/index.js')).href);
+
+/** @returns {Promise<typeof import('@nestjs/core')>} */
+const importNest = () => import(pathToFileURL(packageRequire.resolve('@nestjs/core')).href);
+
+/**
+ * This module as an application uses it: the built package, `RedisLockModule.forRoot()` with its defaults apart
+ * from a long `waitTimeout` (no other contender gives up either), and the injected `LockService`.
  *
  * @param {string} url
- * @returns {Promise<import('./contenders.mjs').Session>}
+ */
+async function openApplication(url) {
+  const [{ LockService, RedisLockModule }, { NestFactory }] = await Promise.all([
+    importPackage(),
+    importNest(),
+  ]);
+  const app = await NestFactory.createApplicationContext(
+    RedisLockModule.forRoot({ redis: url, lock: { waitTimeout: '10m' } }),
+    { logger: ['error', 'warn'] },
+  );
+  return { app, locks: app.get(LockService) };
+}
+
+/**
+ * @param {string} url
+ * @returns {Promise<import('./session.mjs').Session>}
  */
 export async function openThisModule(url) {
-  const app = await NestFactory.createApplicationContext(RedisLockModule.forRoot({ redis: url }), {
-    logger: ['error', 'warn'],
-  });
-  const locks = app.get(LockService);
+  const { app, locks } = await openApplication(url);
   return {
-    async cycle(key) {
+    async acquire(key) {
       const lock = await locks.acquire(key);
-      if ((await lock.release()) !== 'released') throw new Error(`The lock ${key} was lost.`);
+      return async () => {
+        if ((await lock.release()) !== 'released') throw new Error(`The lock ${key} was lost.`);
+      };
     },
+    run: (key, task) => locks.withLock(key, task),
     close: () => app.close(),
   };
 }

@@ -46,21 +46,81 @@ export interface AcquireRequest extends LeaseRef {
   leaseMs: number;
   /** The lock's ttl: companions live max(10 min, 10 × ttl) after their last use. */
   ttlMs: number;
+  /**
+   * Whether this process stands in the store's queue when the key is held. Only once its inbox listens: an
+   * entry whose inbox hears nothing is skipped.
+   */
+  queue: boolean;
+}
+
+/** The store's own clock, in microseconds. */
+export type StoreTime = number;
+
+/** A grant reserves a block of fencing tokens: the first, and those that follow it. */
+export const FENCE_BLOCK = 64;
+
+/** How long a lease lasts that was passed on to a waiter: the short lease is the test whether it lives. */
+export const PASSED_ON_LEASE_MS = 1_500;
+
+export interface Granted {
+  status: 'granted';
+  /**
+   * The first of a block of {@link FENCE_BLOCK} that is now reserved, strictly greater than any earlier
+   * holder's.
+   */
+  fencingToken: number;
+  time: StoreTime;
 }
 
 export type AcquireReply =
-  | {
-      status: 'granted';
-      /** Strictly greater than any earlier holder's. */
-      fencingToken: number;
-    }
+  | Granted
   | {
       status: 'busy';
       /** The key that is held: the request's, or the first held one of several. */
       key: string;
       /** What is left of the holder's lease; -1 when its key has no expiry. */
       remainingMs: number;
+      time: StoreTime;
     };
+
+/** Gives a lock back and, where this process has more who wait, stands in line again. */
+export interface GiveWayRequest extends LeaseRef {
+  /** The token that this process's next lease will have. */
+  next: string;
+  leaseMs: number;
+  ttlMs: number;
+}
+
+/**
+ * `released`: passed on to a waiting process, and `next` stands in the queue behind the others. `kept`: nobody
+ * else waits, and the key is ours under `next`, with a full lease and a new block of fencing tokens.
+ */
+export type GiveWayReply =
+  | { status: 'released'; time: StoreTime }
+  | { status: 'kept'; fencingToken: number; time: StoreTime }
+  | { status: 'gone' }
+  | { status: 'foreign' };
+
+/** What this process is told when a lock is passed on to it. */
+export interface InboxGrant extends LeaseRef {
+  fencingToken: number;
+  /** When the store passed it on: its provisional lease of {@link PASSED_ON_LEASE_MS} began then. */
+  time: StoreTime;
+}
+
+/** Where this process hears that a lock was passed on to it. Opened at the first contention. */
+export interface Inbox {
+  /** `closed`: not opened yet, or connecting. `forbidden`: this user may not subscribe. */
+  readonly state: 'closed' | 'listening' | 'forbidden';
+  /** Opens it, if it is not open yet. Resolves once it listens or is forbidden, and after `timeoutMs` anyway. */
+  open(timeoutMs: number): Promise<void>;
+  /** Called for each grant that is heard, outside every call chain. A message is a hint: it may come late, twice or never. */
+  onGrant(listener: (grant: InboxGrant) => void): void;
+  /** Called when an operator took a key from a token of this process ({@link LockStore.forceRelease}). */
+  onForceRelease(listener: (lease: LeaseRef) => void): void;
+  /** Called after every (re)subscription: what was said meanwhile was missed. */
+  onListening(listener: () => void): void;
+}
 
 export interface ExtendRequest extends LeaseRef {
   leaseMs: number;
@@ -78,9 +138,16 @@ export interface LockState extends LeaseRef {
 }
 
 export interface LockStore {
+  /** Grants made to this instance while it waits are heard here. */
+  readonly inbox: Inbox;
+  /** Another number after every command connection that closed: clocks compared before it count no more. */
+  readonly epoch: number;
   /**
-   * Takes a free key. A key that already holds *this* token is granted again, its life raised to `leaseMs`
-   * (never lowered) and with a new fencing token: a resent command must not see its earlier self as a stranger.
+   * Takes a key that is free and that nobody waits for. A free key that others wait for is passed to the first
+   * of them (which may be this token). A key that already holds *this* token is granted again, its life raised
+   * to `leaseMs` (never lowered) and with a new block of fencing tokens: a resent command must not see its
+   * earlier self as a stranger, and a lease that was passed on is taken up this way too. Else busy, and with
+   * `queue` this token stands in the queue.
    */
   acquire(request: AcquireRequest, timeoutMs: number): Promise<AcquireReply>;
   /** Whether {@link acquireAll} can take these keys in one step (one server, or one slot of a Cluster). */
@@ -89,7 +156,7 @@ export interface LockStore {
    * Takes all of several keys or none, in one step. The fencing token is the largest, and every key's counter
    * is raised to it.
    */
-  acquireAll(requests: readonly AcquireRequest[], timeoutMs: number): Promise<AcquireReply>;
+  acquireAll(requests: readonly Omit<AcquireRequest, 'queue'>[], timeoutMs: number): Promise<AcquireReply>;
   /** Raises (never lowers) the fencing counters of these keys. */
   raiseFence(
     requests: ReadonlyArray<{ key: string; fencingToken: number; ttlMs: number }>,
@@ -101,20 +168,23 @@ export interface LockStore {
    */
   extend(requests: readonly ExtendRequest[], timeoutMs: number): Array<Promise<ExtendReply>>;
   /**
-   * Compare-and-delete. With `keepMs` above 0 compare-and-expire instead: the key stays that much longer,
-   * then goes (`minHold`).
+   * Compare-and-delete, and pass on to the first who waits in the store's queue. With `keepMs` above 0
+   * compare-and-expire instead: the key stays that much longer, then goes (`minHold`).
    */
-  release(request: LeaseRef & { keepMs: number }, timeoutMs: number): Promise<ReleaseReply>;
+  release(request: LeaseRef & { keepMs: number; ttlMs: number }, timeoutMs: number): Promise<ReleaseReply>;
+  /** As `release`, for a process that has more who wait. A resend finds `next` under the key: kept. */
+  giveWay(request: GiveWayRequest, timeoutMs: number): Promise<GiveWayReply>;
   /**
-   * Makes sure, in the background, that a token with an unanswered try holds nothing: on the connection that
+   * Makes sure, in the background, that a token holds nothing and stands in no queue; what was passed on to it
+   * is passed on to the next. For a token whose process waits no more, and one with an unanswered try: on the connection that
    * carried the try when that still lives (order puts it behind the try), else every second for one lease.
    * The token is never used again. Resolves when that is done; never rejects.
    */
-  abandon(request: LeaseRef & { leaseMs: number }): Promise<void>;
+  abandon(request: LeaseRef & { leaseMs: number; ttlMs: number }): Promise<void>;
   inspect(key: string, timeoutMs: number): Promise<LockState | null>;
   /** The held locks whose key begins with `prefix` and, behind it, matches the glob `pattern`. */
   list(prefix: string, pattern: string, timeoutMs: number): AsyncIterable<LockState>;
-  /** Deletes the key whoever holds it. False when it was free. */
+  /** Takes the key from whoever holds it, tells its inbox, and passes it on. False when it was free. */
   forceRelease(key: string, timeoutMs: number): Promise<boolean>;
 }
 

@@ -12,6 +12,11 @@ export class Budget {
     this.startedAt = instant(clock);
   }
 
+  /** When it is spent, by the monotonic clock. */
+  get endsAt(): number {
+    return this.startedAt.monotonic + this.timeoutMs;
+  }
+
   get spentMs(): number {
     return elapsedSince(this.startedAt, this.clock);
   }

@@ -9,3 +9,9 @@ export function delay(ms: number): { promise: Promise<void>; cancel(): void } {
   });
   return { promise, cancel: () => clearTimeout(timer) };
 }
+
+/** What the work comes to, or `late` when that takes longer than `ms`. */
+export function within<T, L>(work: Promise<T>, ms: number, late: L): Promise<T | L> {
+  const { promise, cancel } = delay(ms);
+  return Promise.race([work, promise.then(() => late)]).finally(cancel);
+}

@@ -1,9 +1,10 @@
-import type { LockStore } from '../backend/backend.js';
+import type { GiveWayReply, LockStore } from '../backend/backend.js';
 import type { StoreUnavailableError } from '../errors.js';
 import { outsideCallChain } from '../outside-call-chain.js';
 import { asFailure } from './store-failure.js';
-import { LONGEST_TIMER_MS } from './delay.js';
-import { leaseMsOf, type Lease } from './lease.js';
+import { LONGEST_TIMER_MS, within } from './delay.js';
+import { leaseMsOf, type Lease, type LeaseTerms } from './lease.js';
+import type { Instant } from './validity.js';
 
 const COMMAND_TIMEOUT_MS = 1_000;
 /** How long a caller waits for the answer of its release; the retries go on behind its back. */
@@ -15,6 +16,15 @@ const RETRY_PAUSE_MS = 50;
  * although its validity ran; `unanswered` not told in time: the retries go on, then the lease ends by itself.
  */
 export type LeaseRelease = 'released' | 'taken' | 'unanswered';
+
+/** How a lease was given back by a process that has more who wait: with what the store said of its next token. */
+export interface GaveWay {
+  release: LeaseRelease;
+  /** The answer that counts for `next`; none when it was never given. */
+  next?: { reply: GiveWayReply; sentAt: Instant };
+  /** A try was never answered: `next` may stand in the queue, or hold the key. */
+  doubtful: boolean;
+}
 
 /** Gives leases back: compare-and-delete, retried until the validity would have ended. */
 export class LeaseReleaser {
@@ -32,11 +42,41 @@ export class LeaseReleaser {
     if (typeof answer !== 'string' && (answer.retryable || answer.outcome === 'unknown')) {
       const retried = this.#retry(lease);
       this.background(retried);
-      return within(retried, ANSWER_WITHIN_MS - (performance.now() - startedAt));
+      return within(retried, Math.max(0, ANSWER_WITHIN_MS - (performance.now() - startedAt)), 'unanswered');
     }
     this.#abandonIfDoubtful(lease);
     if (answer === 'released') return answer;
     return typeof answer === 'string' ? 'taken' : 'unanswered';
+  }
+
+  /**
+   * Gives a lease back and asks to stand in line again under `next`. Retried with the same tokens, which makes a
+   * resend harmless. Never rejects.
+   */
+  async giveWay(lease: Lease, next: string, terms: LeaseTerms): Promise<GaveWay> {
+    const { key, token } = lease;
+    const request = { key: key.full, token, next, leaseMs: leaseMsOf(terms), ttlMs: terms.ttlMs };
+    let doubtful = false;
+    let first = true;
+    do {
+      const sentAt = lease.now();
+      try {
+        const timeoutMs = first ? COMMAND_TIMEOUT_MS : Math.min(COMMAND_TIMEOUT_MS, lease.validityLeftMs);
+        const reply = await this.store.giveWay(request, Math.max(1, timeoutMs));
+        this.#abandonIfDoubtful(lease);
+        const isGone = reply.status === 'gone' || reply.status === 'foreign';
+        return { release: isGone && first ? 'taken' : 'released', next: { reply, sentAt }, doubtful };
+      } catch (error) {
+        const failure = asFailure(error, key);
+        doubtful ||= failure.outcome === 'unknown';
+        if (!failure.retryable && failure.outcome !== 'unknown') break;
+      }
+      first = false;
+      await this.whenReady(Math.min(COMMAND_TIMEOUT_MS, lease.validityLeftMs)).catch(() => undefined);
+      await new Promise<void>((resolve) => setTimeout(resolve, RETRY_PAUSE_MS));
+    } while (lease.validityLeftMs > 0);
+    this.#abandonIfDoubtful(lease);
+    return { release: 'unanswered', doubtful };
   }
 
   /** One try for a lease that is not valid any more: its key may live a little longer than the belief in it. */
@@ -71,7 +111,8 @@ export class LeaseReleaser {
   ): Promise<'released' | 'gone' | 'foreign' | StoreUnavailableError> {
     const { key, token } = lease;
     try {
-      return await this.store.release({ key: key.full, token, keepMs }, Math.max(1, timeoutMs));
+      const request = { key: key.full, token, keepMs, ttlMs: lease.terms.ttlMs };
+      return await this.store.release(request, Math.max(1, timeoutMs));
     } catch (error) {
       return asFailure(error, key);
     }
@@ -88,16 +129,7 @@ export class LeaseReleaser {
   }
 
   #abandon(lease: Lease): Promise<void> {
-    return this.store.abandon({ key: lease.key.full, token: lease.token, leaseMs: leaseMsOf(lease.terms) });
+    const { key, token, terms } = lease;
+    return this.store.abandon({ key: key.full, token, leaseMs: leaseMsOf(terms), ttlMs: terms.ttlMs });
   }
-}
-
-function within(work: Promise<LeaseRelease>, ms: number): Promise<LeaseRelease> {
-  return new Promise((resolve) => {
-    const timer = outsideCallChain(() => setTimeout(() => resolve('unanswered'), Math.max(0, ms)));
-    void work.then((answer) => {
-      clearTimeout(timer);
-      resolve(answer);
-    });
-  });
 }

@@ -1,6 +1,7 @@
+import { PASSED_ON_LEASE_MS } from '../backend/backend.js';
 import type { LockLostReason } from '../errors.js';
 import type { LockKey } from './lock-key.js';
-import { elapsedSince, instant, validityOf, type Clock, type Instant } from './validity.js';
+import { elapsedBetween, elapsedSince, instant, validityOf, type Clock, type Instant } from './validity.js';
 
 /** What a lease is told once it is lost. */
 export type LeaseLost = { reason: LockLostReason; cause?: unknown };
@@ -17,6 +18,7 @@ export interface LeaseTerms {
   autoExtend: boolean;
   maxHoldMs: number;
   minHoldMs: number;
+  handoff: boolean;
 }
 
 /** How long the key is written for: `minHold` must outlive a killed process too. */
@@ -30,15 +32,22 @@ export interface Grant {
   token: string;
   fencingToken: number;
   terms: LeaseTerms;
-  /** Before the send of the command that was granted. */
+  /** From when the lease surely lasts: before the send of the command that was granted. */
   sentAt: Instant;
+  /** How long the store keeps it. */
+  leaseMs: number;
+  /** How many fencing tokens are reserved, the first included: so many holds the lease may carry. */
+  block: number;
   /** An earlier try for this token was never answered. */
   doubtful: boolean;
 }
 
+/** A hand-off turn: then those who wait elsewhere are asked for. */
+const TURN_MS = 20;
+
 /**
  * One grant by the store to this process: the token under the key, and how long it may be believed.
- * It carries one hold at a time (and that hold's nested ones).
+ * It carries one hold (and that hold's nested ones) at a time, and with hand-off up to a block of them in a row.
  */
 export class Lease {
   #state: LeaseState = 'held';
@@ -63,8 +72,15 @@ export class Lease {
 
   readonly key: LockKey;
   readonly token: string;
-  readonly fencingToken: number;
-  readonly terms: LeaseTerms;
+  /** The fencing token and the terms of the hold that it carries now. */
+  fencingToken: number;
+  terms: LeaseTerms;
+  /** It was passed on to us and lasts a moment only: the watchdog extends it to its full length at once. */
+  provisional: boolean;
+  readonly #turnSince: Instant;
+  #lastFencingToken: number;
+  /** The shortest life that the store gave it: a hand-off needs a quarter of that. */
+  readonly #leastLeaseMs: number;
   /** An earlier try for this token was never answered: it must be abandoned afterwards. */
   readonly doubtful: boolean;
 
@@ -82,7 +98,11 @@ export class Lease {
     this.#renewedAt = grant.sentAt;
     this.#heldSince = grant.sentAt;
     this.autoExtend = grant.terms.autoExtend;
-    this.#validMs = validityOf(leaseMsOf(grant.terms));
+    this.#validMs = validityOf(grant.leaseMs);
+    this.provisional = grant.leaseMs < leaseMsOf(grant.terms);
+    this.#turnSince = instant(clock);
+    this.#lastFencingToken = grant.fencingToken + grant.block - 1;
+    this.#leastLeaseMs = Math.min(grant.leaseMs, PASSED_ON_LEASE_MS);
   }
 
   get state(): LeaseState {
@@ -103,10 +123,14 @@ export class Lease {
     return elapsedSince(this.#heldSince, this.clock);
   }
 
-  /** The hold begins now: what came before was waiting for other keys. */
+  /**
+   * The hold begins now: what came before was waiting for other keys. Their fencing tokens may be above the
+   * rest of this one's block, which therefore ends here.
+   */
   startHold(autoExtend: boolean): void {
     this.#heldSince = this.now();
     this.autoExtend = autoExtend;
+    this.#lastFencingToken = this.fencingToken;
   }
 
   /** What is left of `minHold`; 0 without one. */
@@ -121,6 +145,33 @@ export class Lease {
       this.#renewedAt = sentAt;
       this.#validMs = validMs;
     }
+  }
+
+  /** Whether a waiter of this process may have it next without asking the store. */
+  canHandOffTo(terms: LeaseTerms, now: Instant): boolean {
+    const mine = this.terms;
+    return (
+      this.#state === 'held' &&
+      this.holds === 0 &&
+      terms.handoff &&
+      mine.handoff &&
+      terms.ttlMs === mine.ttlMs &&
+      terms.autoExtend === mine.autoExtend &&
+      terms.minHoldMs === 0 &&
+      mine.minHoldMs === 0 &&
+      this.fencingToken < this.#lastFencingToken &&
+      elapsedBetween(this.#turnSince, now) < TURN_MS &&
+      this.#validMs - elapsedBetween(this.#renewedAt, now) >= this.#leastLeaseMs / 4
+    );
+  }
+
+  /** The next hold in a row begins: with its own fencing token, its own time, its own listeners. */
+  handOff(terms: LeaseTerms, now: Instant): void {
+    this.fencingToken++;
+    this.terms = terms;
+    this.overdue = false;
+    this.listeners.length = 0;
+    this.#heldSince = now;
   }
 
   /** Where a renewal's validity counts from. */
@@ -143,9 +194,10 @@ export class Lease {
   lose(lost: LeaseLost): boolean {
     if (this.#state === 'done' || this.#state === 'lost') return false;
     this.#state = 'lost';
-    this.#lost = lost;
-    this.onLost(this, lost);
-    this.tell(lost);
+    // its validity ran out because maxHold had ended its renewals
+    this.#lost = this.overdue && lost.reason === 'expired' ? { reason: 'maxHold' } : lost;
+    this.onLost(this, this.#lost);
+    this.tell(this.#lost);
     return true;
   }
 

@@ -1,5 +1,5 @@
 import { outsideCallChain } from '../outside-call-chain.js';
-import type { StoreUnavailableError } from '../errors.js';
+import { LONGEST_TIMER_MS } from './delay.js';
 import type { Waiter } from './waiter.js';
 
 /**
@@ -13,10 +13,6 @@ export class LocalQueue {
   #size = 0;
   #wake: (() => void) | undefined;
   #woken = false;
-  /** What the store said last: held by another, or nothing for this reason. */
-  lastAnswer: 'busy' | StoreUnavailableError | undefined;
-  /** By the monotonic clock: since when a question is unanswered. */
-  askedAt: number | undefined;
 
   get head(): Waiter | undefined {
     return this.#first;
@@ -63,16 +59,20 @@ export class LocalQueue {
     this.#woken = false;
   }
 
-  /** Pauses until woken, at most `ms`. */
-  pause(ms: number): Promise<void> {
-    if (this.#woken) return Promise.resolve();
+  /** Pauses until woken, at most `ms`. Tells whether it was woken. */
+  pause(ms: number): Promise<boolean> {
+    if (this.#woken) {
+      this.#woken = false;
+      return Promise.resolve(true);
+    }
     return new Promise((resolve) => {
       const end = (): void => {
         clearTimeout(timer);
         this.#wake = undefined;
-        resolve();
+        resolve(this.#woken);
+        this.#woken = false;
       };
-      const timer = outsideCallChain(() => setTimeout(end, ms));
+      const timer = outsideCallChain(() => setTimeout(end, Math.min(ms, LONGEST_TIMER_MS)));
       this.#wake = end;
     });
   }

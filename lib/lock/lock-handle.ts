@@ -9,6 +9,8 @@ import { MIN_TTL_MS } from './lock-options.js';
 export interface HandleOwner {
   /** Asks the store to prolong these leases to `leaseMs` from now. */
   extend(leases: readonly Lease[], leaseMs: number | undefined): Promise<void>;
+  /** Gives a lease whose last hold ended to the next waiter of this process, if there is one that may have it so. */
+  handOff(lease: Lease): boolean;
   /** Frees a lease whose last hold ended; tells whether exclusion turned out to have been lost before. */
   free(lease: Lease): Promise<'released' | 'lost' | 'unanswered'>;
   ended(handle: LockHandle): void;
@@ -20,9 +22,14 @@ export interface HoldEnd {
   lost: LeaseLost | undefined;
 }
 
+const RELEASED: HoldEnd = { answer: 'released', lost: undefined };
+/** A hand-off is over at once: no promise need be made for it. */
+const HANDED_OFF = Promise.resolve(RELEASED);
+const SAID_RELEASED = Promise.resolve<'released' | 'lost'>('released');
+
 /** A held lock as its holder sees it: one hold for each key. */
 export class LockHandle implements ChainedLock, LeaseListener {
-  readonly keys: readonly string[];
+  #keys: readonly string[] | undefined;
   #lost: LeaseLost | undefined;
   #lostError: LockLostError | undefined;
   #controller: AbortController | undefined;
@@ -34,8 +41,11 @@ export class LockHandle implements ChainedLock, LeaseListener {
     readonly holds: readonly Hold[],
     readonly fencingToken: number,
   ) {
-    this.keys = holds.map(({ lease }) => lease.key.name);
-    for (const { lease } of holds) lease.listeners.push(this);
+    for (const { lease } of holds) {
+      lease.listeners.push(this);
+      // lost between its grant and now
+      if (lease.lost) this.#lost ??= lease.lost;
+    }
   }
 
   leaseLost(lost: LeaseLost): void {
@@ -46,6 +56,10 @@ export class LockHandle implements ChainedLock, LeaseListener {
 
   get #first(): Lease {
     return this.holds[0]!.lease;
+  }
+
+  get keys(): readonly string[] {
+    return (this.#keys ??= this.holds.map(({ lease }) => lease.key.name));
   }
 
   get token(): string {
@@ -108,8 +122,9 @@ export class LockHandle implements ChainedLock, LeaseListener {
     this.assertHeld();
   }
 
-  async release(): Promise<'released' | 'lost'> {
-    return (await this.end()).answer;
+  release(): Promise<'released' | 'lost'> {
+    const end = this.end();
+    return end === HANDED_OFF ? SAID_RELEASED : end.then(({ answer }) => answer);
   }
 
   [Symbol.asyncDispose](): Promise<void> {
@@ -118,34 +133,47 @@ export class LockHandle implements ChainedLock, LeaseListener {
 
   /** As `release`, and says whether exclusion was lost while it lasted. The same answer for every call. */
   end(): Promise<HoldEnd> {
-    return (this.#end ??= this.#endHolds());
+    if (this.#end) return this.#end;
+    this.#noticeDeadline();
+    const hold = this.holds[0];
+    if (this.holds.length > 1 || !hold || hold.lease.lost) return (this.#end = this.#endHolds());
+    const isLast = this.#leave(hold);
+    if (!isLast || !this.owner.handOff(hold.lease)) return (this.#end = this.#endAlone(hold.lease, isLast));
+    this.owner.ended(this);
+    return (this.#end = HANDED_OFF);
+  }
+
+  async #endAlone(lease: Lease, isLast: boolean): Promise<HoldEnd> {
+    const end = isLast ? await this.#free(lease) : RELEASED;
+    this.owner.ended(this);
+    return end;
   }
 
   async #endHolds(): Promise<HoldEnd> {
-    this.#noticeDeadline();
-    const before = this.#lostLease();
-    let released = true;
-    if (this.holds.length === 1) {
-      released = await this.#endHold(this.holds[0]!);
-    } else {
-      const answers = await Promise.all(this.holds.map((hold) => this.#endHold(hold)));
-      released = answers.every(Boolean);
-    }
+    const ends = await Promise.all(this.holds.map((hold) => this.#endHold(hold)));
     this.owner.ended(this);
-    const lost = before ?? this.#lostLease();
-    return { answer: lost || !released ? 'lost' : 'released', lost };
+    const lost = ends.find((end) => end.lost)?.lost;
+    return { answer: ends.every(({ answer }) => answer === 'released') ? 'released' : 'lost', lost };
   }
 
-  async #endHold(hold: Hold): Promise<boolean> {
-    const { lease } = hold;
-    const released = !hold.end() || (await this.owner.free(lease)) === 'released';
-    lease.listeners.splice(lease.listeners.indexOf(this), 1);
-    return released;
+  async #endHold(hold: Hold): Promise<HoldEnd> {
+    const { lost } = hold.lease;
+    const end = this.#leave(hold) ? await this.#free(hold.lease) : RELEASED;
+    return lost ? { answer: 'lost', lost } : end;
   }
 
-  #lostLease(): LeaseLost | undefined {
-    for (const { lease } of this.holds) if (lease.lost) return lease.lost;
-    return undefined;
+  /** What comes after belongs to the next hold: with hand-off the lease goes on. True for the last of a lease. */
+  #leave(hold: Hold): boolean {
+    const { listeners } = hold.lease;
+    const at = listeners.indexOf(this);
+    if (at >= 0) listeners.splice(at, 1);
+    return hold.end();
+  }
+
+  async #free(lease: Lease): Promise<HoldEnd> {
+    const answer = await this.owner.free(lease);
+    if (answer === 'released') return RELEASED;
+    return { answer: 'lost', lost: answer === 'lost' ? lease.lost : undefined };
   }
 
   /** Marks the loss if a deadline passed while nothing of ours could run. */

@@ -8,11 +8,11 @@ import { findInChain } from './call-chain.js';
 import { delay } from './delay.js';
 import { Hold } from './hold.js';
 import { Lease, type LeaseTerms } from './lease.js';
-import { LeaseAcquirer } from './lease-acquirer.js';
 import { LeaseExtender } from './lease-extender.js';
 import { LeaseReleaser } from './lease-releaser.js';
 import type { Lock, LockEvent, LockInfo, LockOptions } from './lock.js';
 import { LockEvents } from './lock-events.js';
+import { LockLines } from './lock-lines.js';
 import { LockHandle, type HandleOwner } from './lock-handle.js';
 import { lockKey, lockKeys, type LockKey } from './lock-key.js';
 import { LOCK_DEFAULTS, resolveLockOptions, type ResolvedLockOptions } from './lock-options.js';
@@ -50,7 +50,7 @@ export class LockManager implements HandleOwner {
   readonly #clock: Clock;
   readonly #events = new LockEvents();
   readonly #watchdog: Watchdog;
-  readonly #acquirer: LeaseAcquirer;
+  readonly #lines: LockLines;
   readonly #severalKeys: SeveralKeys;
   readonly #extender: LeaseExtender;
   readonly #releaser: LeaseReleaser;
@@ -85,18 +85,19 @@ export class LockManager implements HandleOwner {
     );
     this.#releaser = new LeaseReleaser(backend.locks, whenReady, background);
     const events = this.#events;
-    this.#acquirer = new LeaseAcquirer({
+    this.#extender = new LeaseExtender(backend, clock);
+    this.#lines = new LockLines({
       backend,
       tokens,
       releaser: this.#releaser,
       events,
       clock,
       lease,
-      granted: (granted) => this.#keep(granted),
+      keep: (granted) => this.#keep(granted),
+      check: (held) => this.#inBackground(this.#extender.extend([held])),
       background,
     });
-    const giveBack = (unheld: Lease): void => this.#acquirer.giveBack(unheld);
-    this.#extender = new LeaseExtender(backend, clock);
+    const giveBack = (unheld: Lease): void => this.#lines.giveBack(unheld);
     this.#severalKeys = new SeveralKeys({
       backend,
       together: new TogetherAcquirer({ backend, tokens, events, clock, lease, giveBack, background }),
@@ -104,16 +105,23 @@ export class LockManager implements HandleOwner {
       events,
       hold: (key, options, budget, terms) => this.#hold(key, options, budget, terms),
       isNested: (key, options) => this.#parentOf(key, options) !== undefined,
-      isAwaited: (key) => this.#acquirer.isAwaited(key),
-      keep: (granted) => this.#keep(granted),
+      isAwaited: (key) => this.#lines.isAwaited(key),
+      keep: (granted) => {
+        this.#keep(granted);
+        this.#lines.adopt(granted);
+      },
       discard: (unheld) => this.#discard(unheld),
       closed: this.#closed.signal,
     });
     setMaxListeners(0, this.#closed.signal);
   }
 
-  async acquire(key: string | readonly string[], options?: LockOptions): Promise<Lock> {
-    return this.#acquire(lockKeys(key, this.#prefix), resolveLockOptions(options, this.#defaults));
+  acquire(key: string | readonly string[], options?: LockOptions): Promise<Lock> {
+    try {
+      return this.#acquire(lockKeys(key, this.#prefix), resolveLockOptions(options, this.#defaults));
+    } catch (error) {
+      return Promise.reject(error as Error);
+    }
   }
 
   async tryAcquire(key: string | readonly string[], options?: LockOptions): Promise<Lock | null> {
@@ -180,7 +188,7 @@ export class LockManager implements HandleOwner {
 
   /** Refuses new locks and rejects the waiting with `LockClosedError`. Nested holds of held locks still work. */
   refuse(): void {
-    this.#acquirer.close();
+    this.#lines.close();
     this.#closed.abort();
   }
 
@@ -197,7 +205,7 @@ export class LockManager implements HandleOwner {
       this.#inBackground(this.#releaser.releaseLost(lease));
     }
     const { promise, cancel } = delay(LAST_RELEASES_WITHIN_MS);
-    await Promise.race([this.#acquirer.idle.then(() => Promise.all([...this.#work])), promise]);
+    await Promise.race([this.#lines.idle.then(() => Promise.all([...this.#work])), promise]);
     cancel();
     this.#events.complete();
   }
@@ -214,10 +222,15 @@ export class LockManager implements HandleOwner {
       // one signal may well cancel hundreds of waits
       setMaxListeners(0, signal);
     }
-    const holds =
-      keys.length === 1
-        ? [await this.#hold(keys[0]!, options, budget)]
-        : await this.#severalKeys.hold(keys, options, budget);
+    if (keys.length > 1) return this.#handle(await this.#severalKeys.hold(keys, options, budget), budget);
+    const key = keys[0]!;
+    if (this.#parentOf(key, options)) return this.#handle([await this.#hold(key, options, budget)], budget);
+    // the usual way, kept free of anything that it does not need
+    const lease = await this.#lines.acquire(key, options, budget);
+    return this.#handle([new Hold(lease, lease.fencingToken)], budget);
+  }
+
+  #handle(holds: readonly Hold[], budget: Budget): LockHandle {
     let fencingToken = 0;
     for (const hold of holds) fencingToken = Math.max(fencingToken, hold.fencingToken);
     const handle = new LockHandle(this, holds, fencingToken);
@@ -244,7 +257,7 @@ export class LockManager implements HandleOwner {
       const nested = await nestedHold(parent, budget, this.#closed.signal);
       if (nested) return nested;
     }
-    const lease = await this.#acquirer.acquire(key, terms, budget);
+    const lease = await this.#lines.acquire(key, terms, budget);
     return new Hold(lease, lease.fencingToken);
   }
 
@@ -254,16 +267,29 @@ export class LockManager implements HandleOwner {
     return parent?.alive ? parent : undefined;
   }
 
-  async free(lease: Lease): Promise<'released' | 'lost' | 'unanswered'> {
-    this.#watchdog.unwatch(lease);
+  handOff(lease: Lease): boolean {
     const { key, token, fencingToken } = lease;
     const heldMs = this.#events.observed ? lease.heldMs : 0;
+    if (!this.#lines.handOff(lease)) return false;
+    this.#events.emit('released', () => ({ key: key.name, token, fencingToken, heldMs }));
+    return true;
+  }
+
+  async free(lease: Lease): Promise<'released' | 'lost' | 'unanswered'> {
+    const { key, token, fencingToken } = lease;
+    const heldMs = this.#events.observed ? lease.heldMs : 0;
+    let left = false;
+    const leave = (): void => {
+      left = true;
+      this.#watchdog.unwatch(lease);
+    };
     try {
-      if (!lease.beginRelease()) {
+      if (lease.state !== 'held') {
+        leave();
         await this.#releaser.releaseLost(lease);
         return 'lost';
       }
-      const answer = await this.#releaser.release(lease);
+      const answer = await this.#lines.free(lease, leave);
       if (answer === 'taken') {
         // behind the deadline the lease may just have run out, after the task had settled
         if (lease.validityLeftMs > 0) lease.lose({ reason: 'taken' });
@@ -271,12 +297,12 @@ export class LockManager implements HandleOwner {
         return 'lost';
       }
       lease.done();
-      if (answer === 'released')
+      if (answer === 'released') {
         this.#events.emit('released', () => ({ key: key.name, token, fencingToken, heldMs }));
+      }
       return answer;
     } finally {
-      this.#forget(lease);
-      this.#acquirer.wake(key);
+      if (left) this.#forget(lease);
     }
   }
 
@@ -295,7 +321,7 @@ export class LockManager implements HandleOwner {
     await this.#releaser.releaseUnheld(lease);
     lease.done();
     this.#forget(lease);
-    this.#acquirer.wake(lease.key);
+    this.#lines.over(lease);
   }
 
   #keep(lease: Lease): void {
@@ -324,7 +350,7 @@ export class LockManager implements HandleOwner {
         ...(cause === undefined ? {} : { cause }),
       }),
     }));
-    this.#acquirer.wake(key);
+    this.#lines.over(lease);
   }
 
   #look<T>(ask: (timeoutMs: number) => Promise<T>): Promise<T> {

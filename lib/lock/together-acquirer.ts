@@ -93,7 +93,17 @@ export class TogetherAcquirer {
       }
       const { fencingToken } = reply;
       const leases = keys.map((key, index) =>
-        this.settings.lease({ key, token: requests[index]!.token, fencingToken, terms, sentAt, doubtful }),
+        this.settings.lease({
+          key,
+          token: requests[index]!.token,
+          fencingToken,
+          terms,
+          sentAt,
+          leaseMs: leaseMsOf(terms),
+          // another key's counter may be far ahead: no hand-off on a part of them
+          block: 1,
+          doubtful,
+        }),
       );
       if (leases.every((lease) => lease.validityLeftMs > 0)) return leases;
       for (const lease of leases) this.settings.giveBack(lease);

@@ -7,6 +7,11 @@ export class TokenSource {
 
   constructor(private readonly prefix: string) {}
 
+  /** Whether a token was made here. */
+  owns(token: string): boolean {
+    return token.startsWith(this.prefix);
+  }
+
   next(): string {
     return `${this.prefix}-${(this.#next++).toString(16).padStart(12, '0')}`;
   }

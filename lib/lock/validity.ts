@@ -29,6 +29,11 @@ export function elapsedSince(since: Instant, clock: Clock): number {
   return Math.max(clock.monotonic() - since.monotonic, clock.wall() - since.wall);
 }
 
+/** As {@link elapsedSince}, at a moment that was read already. */
+export function elapsedBetween(since: Instant, now: Instant): number {
+  return Math.max(now.monotonic - since.monotonic, now.wall - since.wall);
+}
+
 /**
  * How much of a lease may be believed, counted from BEFORE its command was sent: the lease less the clocks'
  * drift (Redlock's 1 % + 2 ms rule of thumb, the larger) and a margin in which the holder can still react.

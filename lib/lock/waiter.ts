@@ -1,16 +1,19 @@
 import { LockAbortedError } from '../errors.js';
-import { outsideCallChain } from '../outside-call-chain.js';
-import { LONGEST_TIMER_MS } from './delay.js';
+import type { Deadlines, Timed } from './deadlines.js';
 import type { Budget } from './budget.js';
 import type { Lease, LeaseTerms } from './lease.js';
 import type { LockKey } from './lock-key.js';
 
+/** Where a waiter stands. */
+export interface WaitingLine {
+  /** It leaves without a lease. */
+  left(waiter: Waiter): void;
+  /** What to say when its time is up. */
+  timeoutError(waiter: Waiter): Error;
+}
+
 /** One caller that waits for one key. Its promise settles once, and no later than its budget says. */
-export class Waiter {
-  /** The token its lease will have; a new one after each that was given up. */
-  token: string;
-  /** A try with this token was never answered. */
-  doubtful = false;
+export class Waiter implements Timed {
   /** Whether the key was found held, and the event sent. */
   contended = false;
   /** Its neighbours in the line. */
@@ -20,18 +23,16 @@ export class Waiter {
   #resolve!: (lease: Lease) => void;
   #reject!: (error: Error) => void;
   #settled = false;
-  #timer: NodeJS.Timeout | undefined;
+  #deadline: number | undefined;
   #onAbort: (() => void) | undefined;
 
   constructor(
     readonly key: LockKey,
     readonly terms: LeaseTerms,
     readonly budget: Budget,
-    token: string,
-    /** Told when it leaves without a lease. */
-    private readonly owner: { left(waiter: Waiter): void },
+    private readonly line: WaitingLine,
+    private readonly deadlines: Deadlines,
   ) {
-    this.token = token;
     this.promise = new Promise((resolve, reject) => {
       this.#resolve = resolve;
       this.#reject = reject;
@@ -48,9 +49,14 @@ export class Waiter {
   }
 
   /** Begins to watch the time; without contention the command's own time-out is bound enough. */
-  bound(onTimeout: () => Error): void {
-    if (this.#settled || this.#timer || this.budget.leftMs > LONGEST_TIMER_MS) return;
-    this.#timer = outsideCallChain(() => setTimeout(() => this.fail(onTimeout()), this.budget.leftMs));
+  bound(): void {
+    if (this.#settled || this.#deadline !== undefined) return;
+    this.#deadline = this.deadlines.enter(this, this.budget.endsAt);
+  }
+
+  timeUp(): void {
+    this.#deadline = undefined;
+    this.fail(this.line.timeoutError(this));
   }
 
   grant(lease: Lease): void {
@@ -60,13 +66,13 @@ export class Waiter {
   fail(error: Error): void {
     if (!this.#settle()) return;
     this.#reject(error);
-    this.owner.left(this);
+    this.line.left(this);
   }
 
   #settle(): boolean {
     if (this.#settled) return false;
     this.#settled = true;
-    clearTimeout(this.#timer);
+    if (this.#deadline !== undefined) this.deadlines.leave(this, this.#deadline);
     if (this.#onAbort) this.budget.signal?.removeEventListener('abort', this.#onAbort);
     return true;
   }

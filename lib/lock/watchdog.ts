@@ -1,7 +1,7 @@
 import type { LockStore } from '../backend/backend.js';
 import { outsideCallChain } from '../outside-call-chain.js';
 import { LONGEST_TIMER_MS } from './delay.js';
-import type { Lease } from './lease.js';
+import { leaseMsOf, type Lease } from './lease.js';
 import { instant, type Clock } from './validity.js';
 
 const RETRY_AT_MOST_MS = 250;
@@ -23,6 +23,8 @@ export class Watchdog {
   readonly #leases = new Set<Lease>();
   #timer: NodeJS.Timeout | undefined;
   #timerAt = Infinity;
+  /** Provisional leases that begin in this turn of the event loop. */
+  #fresh: Lease[] = [];
 
   constructor(
     private readonly store: LockStore,
@@ -39,10 +41,28 @@ export class Watchdog {
   watch(lease: Lease): void {
     const now = this.clock.monotonic();
     const { ttlMs, maxHoldMs } = lease.terms;
-    lease.renewAt = renewalAfter(now, ttlMs);
+    lease.renewAt = lease.provisional ? now : renewalAfter(now, ttlMs);
     this.#leases.add(lease);
+    if (lease.provisional) return this.#renewFresh(lease);
     // not later than anything that may come; the tick itself looks closer
     if (now + ttlMs / 4 < this.#timerAt || now + maxHoldMs < this.#timerAt) this.#arm(this.#nextEvent(lease));
+  }
+
+  /**
+   * A lease that was passed on lasts a moment: extended right after its section started, so that the section
+   * starts sooner and one that is over by then costs no command.
+   */
+  #renewFresh(lease: Lease): void {
+    this.#fresh.push(lease);
+    if (this.#fresh.length > 1) return;
+    outsideCallChain(() =>
+      setImmediate(() => {
+        const due = this.#fresh.filter((fresh) => this.#leases.has(fresh) && !fresh.renewing);
+        this.#fresh = [];
+        if (due.length > 0) this.#renew(due);
+        for (const renewed of due) this.#arm(this.#nextEvent(renewed));
+      }),
+    );
   }
 
   /** Must be called before a release is sent. */
@@ -55,7 +75,7 @@ export class Watchdog {
     const now = this.clock.monotonic();
     const deadline = now + lease.validityLeftMs;
     if (lease.overdue) return deadline;
-    const renewal = lease.autoExtend && !lease.renewing ? lease.renewAt : Infinity;
+    const renewal = isRenewed(lease) && !lease.renewing ? lease.renewAt : Infinity;
     return Math.min(deadline, now + lease.terms.maxHoldMs - lease.heldMs, renewal);
   }
 
@@ -85,7 +105,7 @@ export class Watchdog {
       } else if (!lease.overdue && lease.heldMs >= lease.terms.maxHoldMs) {
         lease.overdue = true;
         this.hooks.overdue(lease);
-      } else if (!lease.overdue && lease.autoExtend && !lease.renewing && lease.renewAt <= now) {
+      } else if (!lease.overdue && isRenewed(lease) && !lease.renewing && lease.renewAt <= now) {
         due.push(lease);
       }
     }
@@ -114,11 +134,11 @@ export class Watchdog {
     const timeoutMs = Math.min(COMMAND_TIMEOUT_MS, ...due.map(({ terms }) => Math.max(20, terms.ttlMs / 5)));
     for (const lease of due) lease.renewing = true;
     const replies = this.store.extend(
-      due.map(({ key, token, terms }) => ({
-        key: key.full,
-        token,
-        leaseMs: terms.ttlMs,
-        ttlMs: terms.ttlMs,
+      due.map((lease) => ({
+        key: lease.key.full,
+        token: lease.token,
+        leaseMs: renewalMs(lease),
+        ttlMs: lease.terms.ttlMs,
       })),
       timeoutMs,
     );
@@ -129,8 +149,9 @@ export class Watchdog {
           // released or lost while the renewal was on its way: it must not revive it
           if (lease.state !== 'held') return;
           if (reply === 'extended') {
-            lease.renewed(sentAt, lease.terms.ttlMs);
-            lease.renewAt = renewalAfter(this.clock.monotonic(), lease.terms.ttlMs);
+            lease.renewed(sentAt, renewalMs(lease));
+            lease.provisional = false;
+            lease.renewAt = renewalAfter(sentAt.monotonic, lease.terms.ttlMs);
           } else {
             lease.lose({ reason: 'taken' });
           }
@@ -148,11 +169,20 @@ export class Watchdog {
   }
 }
 
+/** A lease that was passed on gets its full length once, whether the watchdog goes on or not. */
+function isRenewed(lease: Lease): boolean {
+  return lease.autoExtend || lease.provisional;
+}
+
+function renewalMs(lease: Lease): number {
+  return lease.provisional ? leaseMsOf(lease.terms) : lease.terms.ttlMs;
+}
+
 /**
- * ttl/3 from now, rounded up to a tenth of that, so that locks taken at different moments come due together and
- * share a command. Rounding up keeps it at one renewal per ttl/3 at most.
+ * ttl/3 after the last renewal was sent; at first a little sooner, so that locks taken at different moments come
+ * due together, on a grid, and share a command.
  */
-function renewalAfter(now: number, ttlMs: number): number {
+function renewalAfter(sentAt: number, ttlMs: number): number {
   const step = ttlMs / 30;
-  return Math.ceil((now + ttlMs / 3) / step) * step;
+  return Math.floor(sentAt / step) * step + ttlMs / 3;
 }

@@ -13,6 +13,7 @@ import {
 import { idempotencyContract } from './contract/idempotency-contract.js';
 import { lockContract } from './contract/lock-contract.js';
 import { quotaContract } from './contract/quota-contract.js';
+import { waitingContract } from './contract/waiting-contract.js';
 
 export type { ContractSubject, ContractTestApi } from './contract/contract-suite.js';
 
@@ -57,6 +58,7 @@ export function runBackendContract(
 
     describe('life', () => lifeContract(api, makeBackend, subject));
     describe('locks', () => lockContract(api, subject));
+    describe('locks that are waited for', () => waitingContract(api, subject));
     describe('idempotency', () => idempotencyContract(api, subject));
     describe('quotas', () => quotaContract(api, subject));
   });
@@ -67,7 +69,13 @@ function lifeContract(
   makeBackend: () => Promise<ContractSubject>,
   subject: Subject,
 ): void {
-  const request = () => ({ key: newKey('lock'), token: randomUUID(), leaseMs: LONG_MS, ttlMs: LONG_MS });
+  const request = () => ({
+    key: newKey('lock'),
+    token: randomUUID(),
+    leaseMs: LONG_MS,
+    ttlMs: LONG_MS,
+    queue: false,
+  });
 
   it('names its kind, and a token prefix that no other instance has', async () => {
     const other = await makeBackend();

@@ -1,5 +1,11 @@
 import { runBackendContract, type ContractTestApi } from 'nestjs-redis-lock/testing';
-import type { Backend, IdempotencyStore, LockStore, QuotaStore } from '../../lib/backend/backend.js';
+import type {
+  AcquireReply,
+  Backend,
+  IdempotencyStore,
+  LockStore,
+  QuotaStore,
+} from '../../lib/backend/backend.js';
 import { MemoryBackend } from '../../lib/backend/memory/memory-backend.js';
 
 interface Stores {
@@ -30,6 +36,21 @@ function broken(changes: (inner: MemoryBackend) => Partial<Stores>): Backend {
     whenReady: (timeoutMs) => inner.whenReady(timeoutMs),
     close: () => inner.close(),
   };
+}
+
+/** Takes a key from those who wait for it. */
+async function steal(
+  locks: MemoryBackend['locks'],
+  { key }: { key: string },
+  acquire: () => Promise<AcquireReply>,
+): Promise<AcquireReply> {
+  if (await locks.inspect(key)) return acquire();
+  let reply = await acquire();
+  while (reply.status === 'busy') {
+    await locks.forceRelease(key);
+    reply = await acquire();
+  }
+  return reply;
 }
 
 /** Runs the suite as a runner would, and returns the names of the tests that failed. */
@@ -77,7 +98,7 @@ describe('the contract suite', () => {
           acquire: async (request) => {
             const held = await locks.inspect(request.key);
             return held
-              ? { status: 'busy', key: request.key, remainingMs: held.remainingMs }
+              ? { status: 'busy', key: request.key, remainingMs: held.remainingMs, time: 0 }
               : locks.acquire(request);
           },
         },
@@ -102,7 +123,7 @@ describe('the contract suite', () => {
         locks: {
           extend: (requests) =>
             requests.map(async (request) => {
-              await locks.acquire(request);
+              await locks.acquire({ ...request, queue: false });
               return 'extended';
             }),
         },
@@ -115,7 +136,7 @@ describe('the contract suite', () => {
         locks: {
           acquireAll: async (requests) => {
             for (const request of requests) {
-              const reply = await locks.acquire(request);
+              const reply = await locks.acquire({ ...request, queue: false });
               if (reply.status === 'busy') return reply;
             }
             return locks.acquireAll(requests);
@@ -123,6 +144,64 @@ describe('the contract suite', () => {
         },
       }),
       /takes none/,
+    ],
+    [
+      'gives a free key to whoever finds it, although others wait',
+      ({ locks }) => ({
+        locks: { acquire: (request) => steal(locks, request, () => locks.acquire(request)) },
+      }),
+      /free key goes to the first/,
+    ],
+    [
+      'overlooks those who wait for one of several keys',
+      ({ locks }) => ({
+        locks: {
+          acquireAll: async (requests) => {
+            for (const request of requests) {
+              await steal(locks, request, () => locks.acquire({ ...request, queue: false }));
+            }
+            return locks.acquireAll(requests);
+          },
+        },
+      }),
+      /refuses a free key/,
+    ],
+    [
+      'passes a key on that is to stay',
+      ({ locks }) => ({
+        locks: { release: (request) => locks.release({ ...request, keepMs: 0 }) },
+      }),
+      /stays for keepMs/,
+    ],
+    [
+      'takes a resent give-way for a stranger',
+      ({ locks }) => ({
+        locks: {
+          giveWay: async (request) => {
+            const held = await locks.inspect(request.key);
+            return held?.token === request.next ? { status: 'foreign' } : locks.giveWay(request);
+          },
+        },
+      }),
+      /again when it is resent/,
+    ],
+    [
+      'goes on under the same block of fencing tokens',
+      ({ locks }) => ({
+        locks: {
+          giveWay: async (request) => {
+            const held = await locks.inspect(request.key);
+            const reply = await locks.giveWay(request);
+            return reply.status === 'kept' ? { ...reply, fencingToken: held!.fencingToken! + 1 } : reply;
+          },
+        },
+      }),
+      /block of fencing tokens/,
+    ],
+    [
+      'leaves a ghost in the queue',
+      ({ locks }) => ({ locks: { abandon: (request) => locks.abandon({ ...request, token: 'other' }) } }),
+      /out of the queue/,
     ],
     [
       'completes without asking who owns the record',

@@ -1,8 +1,21 @@
 import type { Cluster } from 'ioredis';
+import { runBackendContract } from 'nestjs-redis-lock/testing';
 import type { Backend } from '../../lib/backend/backend.js';
 import { callsKey, fenceKey, operationsKey, queueKey, slotOf } from '../../lib/backend/redis/keys.js';
+import { redisBackend } from '../../lib/backend/redis/redis-backend.js';
 import { RedisCluster } from '../support/redis-cluster.js';
+import { waitFor } from '../support/wait-for.js';
 import { closeBackends, lease, operation, run, startBackend, TIMEOUT_MS } from './redis-fixture.js';
+
+let shared: RedisCluster;
+beforeAll(async () => {
+  shared = await RedisCluster.start();
+});
+afterAll(() => shared.stop());
+
+runBackendContract('redis cluster', async () => ({
+  backend: redisBackend({ redis: shared.client({ keyPrefix: 'app:' }) }),
+}));
 
 describe('on a Redis Cluster', () => {
   let cluster: RedisCluster;
@@ -10,14 +23,11 @@ describe('on a Redis Cluster', () => {
   let backend: Backend;
 
   beforeAll(async () => {
-    cluster = await RedisCluster.start();
+    cluster = shared;
     application = cluster.client({ keyPrefix: 'app:' });
     backend = await startBackend({ redis: application });
   });
-  afterAll(async () => {
-    await closeBackends();
-    await cluster.stop();
-  });
+  afterAll(closeBackends);
 
   const slot = (key: string): Promise<unknown> => cluster.nodes[0]!.client().call('CLUSTER', 'KEYSLOT', key);
 
@@ -63,6 +73,37 @@ describe('on a Redis Cluster', () => {
       listed.push(key);
     }
     expect(listed.sort()).toEqual(many.map(({ key }) => key).sort());
+  });
+
+  it('takes and gives back many of one slot and of many slots in one tick', async () => {
+    const many = Array.from({ length: 80 }, (_, at) => lease(at % 2 ? `tick:${at}` : `{tick}:${at}`));
+    const replies = await Promise.all(many.map((one) => backend.locks.acquire(one, TIMEOUT_MS)));
+    expect(new Set(replies.map(({ status }) => status))).toEqual(new Set(['granted']));
+    const released = await Promise.all(
+      many.map((one) => backend.locks.release({ ...one, keepMs: 0 }, TIMEOUT_MS)),
+    );
+    expect(new Set(released)).toEqual(new Set(['released']));
+  });
+
+  it('a grant is heard from any node, and a count of listeners says nothing', async () => {
+    await backend.locks.inbox.open(TIMEOUT_MS);
+    const heard: string[] = [];
+    backend.locks.inbox.onGrant(({ key, token }) => heard.push(`${key} ${token}`));
+    const keys = Array.from({ length: 12 }, (_, at) => `told:${at}`);
+    for (const [at, key] of keys.entries()) {
+      const mine = lease(key);
+      await backend.locks.acquire(mine, TIMEOUT_MS);
+      const token = `${backend.tokenPrefix}-${String(at).padStart(12, '0')}`;
+      await backend.locks.acquire({ ...mine, token, queue: true }, TIMEOUT_MS);
+      await backend.locks.release({ ...mine, keepMs: 0 }, TIMEOUT_MS);
+    }
+    await waitFor(() => heard.length === keys.length, { what: 'all grants to be heard' });
+    // nobody listens for this one: only its short lease tells so here
+    const [mine, dead] = [lease('dead'), lease('dead')];
+    await backend.locks.acquire(mine, TIMEOUT_MS);
+    await backend.locks.acquire({ ...dead, queue: true }, TIMEOUT_MS);
+    await backend.locks.release({ ...mine, keepMs: 0 }, TIMEOUT_MS);
+    expect(await application.get('dead')).toBe(dead.token);
   });
 
   it('takes several keys in one step only in one slot', async () => {

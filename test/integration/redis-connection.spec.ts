@@ -92,6 +92,7 @@ describe('the connection to Redis', () => {
     ['after a hold', 'hold'],
     ['with Redis down', 'down'],
     ['with a clean-up still to do', 'clean-up'],
+    ['with its inbox open', 'inbox'],
     ['with a server that has stopped answering', 'silent'],
   ])('L33: once closed, nothing keeps the process alive: %s', async (_, scene) => {
     const port = scene === 'down' ? await freePort() : server.port;

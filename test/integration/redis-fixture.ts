@@ -34,6 +34,7 @@ export const lease = (key: string, leaseMs = 30_000) => ({
   token: randomUUID(),
   leaseMs,
   ttlMs: leaseMs,
+  queue: false,
 });
 
 export const run = (recordKey: string, over: Partial<BeginRequest> = {}): BeginRequest => ({

@@ -4,7 +4,13 @@ import { MemoryBackend } from '../../lib/backend/memory/memory-backend.js';
 import { waitFor } from '../support/wait-for.js';
 
 const TIMEOUT_MS = 1_000;
-const request = (key: string, leaseMs = 60_000) => ({ key, token: randomUUID(), leaseMs, ttlMs: leaseMs });
+const request = (key: string, leaseMs = 60_000) => ({
+  key,
+  token: randomUUID(),
+  leaseMs,
+  ttlMs: leaseMs,
+  queue: false,
+});
 
 describe('inMemoryBackend', () => {
   const nodeEnv = process.env.NODE_ENV;
@@ -148,9 +154,37 @@ describe('inMemoryBackend', () => {
       const backend = await withClock();
       await backend.locks.acquire(request('a', 1_000));
       now += 999;
-      expect(await backend.locks.acquire(request('a'))).toEqual({ status: 'busy', key: 'a', remainingMs: 1 });
+      expect(await backend.locks.acquire(request('a'))).toEqual({
+        status: 'busy',
+        key: 'a',
+        remainingMs: 1,
+        time: now * 1_000,
+      });
       now += 1;
       expect(await backend.locks.acquire(request('a'))).toMatchObject({ status: 'granted' });
+    });
+
+    it('forgets who waits when nobody looks for 5 s', async () => {
+      const backend = await withClock();
+      await backend.locks.acquire(request('a', 60_000));
+      await backend.locks.acquire({ ...request('a'), queue: true });
+      now += 4_999;
+      expect(await backend.locks.inspect('a')).toMatchObject({ waitingProcesses: 1 });
+      now += 1;
+      expect(await backend.locks.inspect('a')).toMatchObject({ waitingProcesses: 0 });
+    });
+
+    it('passes a lock on for 1.5 s, then to the next', async () => {
+      const backend = await withClock();
+      const mine = request('a', 60_000);
+      await backend.locks.acquire(mine);
+      const [first, second] = [request('a'), request('a')].map((one) => ({ ...one, queue: true }));
+      for (const waiter of [first!, second!]) await backend.locks.acquire(waiter);
+      await backend.locks.release({ ...mine, keepMs: 0 });
+      now += 1_499;
+      expect(await backend.locks.inspect('a')).toMatchObject({ token: first!.token, remainingMs: 1 });
+      now += 1;
+      expect(await backend.locks.acquire(second!)).toMatchObject({ status: 'granted' });
     });
 
     it('forgets a fencing counter after max(10 min, 10 × ttl), and still never goes back', async () => {

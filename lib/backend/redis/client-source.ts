@@ -107,6 +107,12 @@ function fromCluster(application: Cluster): OwnClient {
   };
 }
 
+/** A client for messages beside one of ours. Its owner sees every connection end, and subscribes again himself. */
+export function subscriberOf(own: Redis): Redis {
+  // no database: channels belong to none, and SELECT would be one command more
+  return own.duplicate({ ...OWN_SETTINGS, db: 0, autoResubscribe: false, retryStrategy: () => null });
+}
+
 /** By shape: the application's ioredis may be another copy than ours. */
 export function isCluster(client: object): client is Cluster {
   return 'isCluster' in client && client.isCluster === true && 'duplicate' in client;

@@ -1,7 +1,7 @@
 import { Command, type Cluster, type Redis } from 'ioredis';
 import { StoreUnavailableError } from '../../errors.js';
 import { outsideCallChain } from '../../outside-call-chain.js';
-import { isCluster, openClient, type RedisSource } from './client-source.js';
+import { isCluster, openClient, subscriberOf, type RedisSource } from './client-source.js';
 import { isRefusal, toStoreError } from './store-errors.js';
 
 /** Nothing at all was answered for this long, with commands waiting: the connection is taken for dead. */
@@ -56,6 +56,8 @@ export class Connection {
     client.on('end', () => this.ended());
     // a node of a Cluster that goes takes its connection's commands with it
     if (isCluster(client)) client.on('-node', () => this.currentEpoch++);
+    // its slots may have moved to a server with another clock
+    if (isCluster(client)) client.on('refresh', () => this.currentEpoch++);
   }
 
   /** Another number after every connection that closed. */
@@ -128,6 +130,18 @@ export class Connection {
   /** The servers that keys lie on, for what must ask each: the masters of a Cluster. */
   nodes(): Array<Redis | undefined> {
     return isCluster(this.client) ? this.client.nodes('master') : [undefined];
+  }
+
+  /**
+   * One connection more, for messages, not connected yet and never reconnecting by itself; the caller closes it.
+   * In a Cluster to any node, for a message reaches them all; undefined while none is known.
+   */
+  openSubscriber(): Redis | undefined {
+    const { client } = this;
+    if (!isCluster(client)) return subscriberOf(client);
+    const nodes = client.nodes('master');
+    const node = nodes[Math.floor(Math.random() * nodes.length)];
+    return node && subscriberOf(node);
   }
 
   closedError(): StoreUnavailableError {

@@ -4,11 +4,13 @@ import type { Backend } from '../backend.js';
 import { CleanUps } from './clean-ups.js';
 import type { RedisSource } from './client-source.js';
 import { Connection, type ProblemListener } from './connection.js';
+import { RedisInbox } from './inbox.js';
 import { RedisIdempotencyStore } from './redis-idempotency-store.js';
 import { RedisLockStore } from './redis-lock-store.js';
 import { RedisQuotaStore } from './redis-quota-store.js';
 import { ScriptRunner } from './script-runner.js';
 import { allScripts } from './scripts/all-scripts.js';
+import { INBOX_CHANNEL } from './scripts/lock-prelude.lua.js';
 import { isReplyError } from './store-errors.js';
 
 export type { RedisSource } from './client-source.js';
@@ -55,6 +57,7 @@ class RedisBackend implements Backend {
   private readonly connection: Connection;
   private readonly runner: ScriptRunner;
   private readonly cleanUps: CleanUps;
+  private readonly inbox: RedisInbox;
   private readonly checkKey: string;
   private readonly onProblem: ProblemListener;
   private checked: Promise<void> | undefined;
@@ -65,10 +68,11 @@ class RedisBackend implements Backend {
     this.connection = new Connection(redis, this.onProblem);
     this.runner = new ScriptRunner(this.connection);
     this.cleanUps = new CleanUps(this.connection);
-    this.locks = new RedisLockStore(this.connection, this.runner, this.cleanUps, fenceLifeMs);
+    this.inbox = new RedisInbox(this.connection, INBOX_CHANNEL + this.tokenPrefix, this.onProblem);
+    this.locks = new RedisLockStore(this.connection, this.runner, this.cleanUps, this.inbox, fenceLifeMs);
     this.idempotency = new RedisIdempotencyStore(this.connection, this.runner, this.cleanUps);
     this.quotas = new RedisQuotaStore(this.connection, this.runner);
-    this.connection.onReady(() => this.runner.preload(allScripts));
+    this.connection.onReady(() => this.runner.preload(allScripts(this.connection.isCluster)));
     // also when the first connection comes long after the start
     this.connection.onReady(() => {
       this.check().catch((error: Error) => this.onProblem(error.message, error));
@@ -103,6 +107,7 @@ class RedisBackend implements Backend {
 
   async close(): Promise<void> {
     this.cleanUps.close();
+    this.inbox.close();
     await this.connection.close();
   }
 
@@ -117,9 +122,9 @@ class RedisBackend implements Backend {
   }
 
   private async runCheck(): Promise<void> {
-    const lease = { key: this.checkKey, token: `${this.tokenPrefix}-000000000000` };
+    const lease = { key: this.checkKey, token: `${this.tokenPrefix}-000000000000`, ttlMs: CHECK_LEASE_MS };
     try {
-      await this.locks.acquire({ ...lease, leaseMs: CHECK_LEASE_MS, ttlMs: CHECK_LEASE_MS }, CHECK_TRY_MS);
+      await this.locks.acquire({ ...lease, leaseMs: CHECK_LEASE_MS, queue: false }, CHECK_TRY_MS);
       await this.locks.release({ ...lease, keepMs: 0 }, CHECK_TRY_MS);
     } catch (error) {
       const { cause, message } = error as StoreUnavailableError;

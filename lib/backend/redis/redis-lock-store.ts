@@ -4,6 +4,9 @@ import type {
   AcquireRequest,
   ExtendReply,
   ExtendRequest,
+  GiveWayReply,
+  GiveWayRequest,
+  Inbox,
   LeaseRef,
   LockState,
   LockStore,
@@ -11,69 +14,87 @@ import type {
 } from '../backend.js';
 import type { CleanUps } from './clean-ups.js';
 import type { CommandArgument, Connection } from './connection.js';
-import { escapeGlob, FENCE_SUFFIX, fenceKey, globToRegExp, keyOfFence, queueKey, slotOf } from './keys.js';
+import { fenceKey, queueKey, slotOf } from './keys.js';
+import { LockBatcher, type BatchTerms } from './lock-batcher.js';
+import { LockFinder } from './lock-finder.js';
 import { NOT_SENT, type Carrier, type ScriptRunner } from './script-runner.js';
 import { acquireAllScript } from './scripts/acquire-all.lua.js';
 import { acquireScript } from './scripts/acquire.lua.js';
 import { extendScript } from './scripts/extend.lua.js';
 import { forceReleaseScript } from './scripts/force-release.lua.js';
-import { inspectScript } from './scripts/inspect.lua.js';
+import { giveWayScript } from './scripts/give-way.lua.js';
+import type { PassingScript } from './scripts/lock-prelude.lua.js';
 import { raiseFenceScript } from './scripts/raise-fence.lua.js';
-import { releaseScript } from './scripts/release.lua.js';
+import { keepScript, leaveScript, releaseScript } from './scripts/release.lua.js';
 import { UnansweredTries } from './unanswered-tries.js';
 
-/** Two keys for each lock, and at most 192 keys in one script: it must not block the server for long. */
-const MOST_LOCKS_PER_SCRIPT = 96;
-const MOST_FENCES_PER_SCRIPT = 192;
+/** At most 192 keys in one script: it must not block the server for long. */
+const MOST_KEYS_PER_SCRIPT = 192;
+const MOST_ACQUIRED_TOGETHER = MOST_KEYS_PER_SCRIPT / 3;
+const MOST_EXTENDED_TOGETHER = MOST_KEYS_PER_SCRIPT / 2;
 const LEAST_FENCE_LIFE_MS = 600_000;
-const SCAN_COUNT = 500;
 const CLEAN_UP_TRY_MS = 1_000;
 
 /** Locks in Redis: one string key each, as `SET key token NX PX ttl` writes it, and companions beside it. */
 export class RedisLockStore implements LockStore {
   private readonly tries = new UnansweredTries();
+  private readonly batcher: LockBatcher;
+  private readonly finder: LockFinder;
 
   constructor(
     private readonly connection: Connection,
     private readonly runner: ScriptRunner,
     private readonly cleanUps: CleanUps,
+    readonly inbox: Inbox,
     private readonly leastFenceLifeMs = LEAST_FENCE_LIFE_MS,
-  ) {}
+  ) {
+    this.batcher = new LockBatcher(runner);
+    this.finder = new LockFinder(connection, runner);
+  }
 
-  acquire({ key, token, leaseMs, ttlMs }: AcquireRequest, timeoutMs: number): Promise<AcquireReply> {
-    const lock = this.nameOf(key);
-    const carrier: Carrier = { epoch: NOT_SENT, answered: false };
+  get epoch(): number {
+    return this.connection.epoch;
+  }
+
+  acquire(request: AcquireRequest, timeoutMs: number): Promise<AcquireReply> {
+    const lock = this.nameOf(request.key);
+    if (request.queue || this.batcher.isIdle) return this.acquireAlone(lock, request, timeoutMs);
+    const { key, token, leaseMs, ttlMs } = request;
+    const { answer, carrier } = this.batcher.acquire(
+      request,
+      lock,
+      this.batchTerms(lock, leaseMs, ttlMs, timeoutMs),
+      (leftMs) =>
+        // a token that was abandoned meanwhile must not be asked with again
+        this.tries.answered(token, carrier)
+          ? this.acquireAlone(lock, request, leftMs)
+          : Promise.reject(notAsked(key)),
+    );
     this.tries.began(token, carrier);
-    return this.runner
-      .run(acquireScript, [lock, fenceKey(lock)], [token, wholeMs(leaseMs), this.fenceLife(ttlMs)], {
-        timeoutMs,
-        about: key,
-        carrier,
-      })
-      .then(
-        (reply) => {
-          this.tries.answered(token, carrier);
-          const answer = reply as number;
-          return answer > 0
-            ? { status: 'granted', fencingToken: answer }
-            : { status: 'busy', key, remainingMs: -2 - answer };
-        },
-        (error: StoreUnavailableError) => {
-          if (error.outcome === 'notApplied') this.tries.answered(token, carrier);
-          throw error;
-        },
-      );
+    return answer.then(
+      (reply) => {
+        this.tries.answered(token, carrier);
+        return reply;
+      },
+      (error: StoreUnavailableError) => {
+        if (error.outcome === 'notApplied') this.tries.answered(token, carrier);
+        throw error;
+      },
+    );
   }
 
   canAcquireTogether(keys: readonly string[]): boolean {
-    return keys.length <= MOST_LOCKS_PER_SCRIPT && this.slotGroups(keys, (key) => key).length <= 1;
+    return keys.length <= MOST_ACQUIRED_TOGETHER && this.slotGroups(keys, (key) => key).length <= 1;
   }
 
-  async acquireAll(requests: readonly AcquireRequest[], timeoutMs: number): Promise<AcquireReply> {
+  async acquireAll(
+    requests: ReadonlyArray<Omit<AcquireRequest, 'queue'>>,
+    timeoutMs: number,
+  ): Promise<AcquireReply> {
     const keys = requests.map(({ key }) => key);
     if (keys.length === 0 || !this.canAcquireTogether(keys)) {
       throw new StoreUnavailableError(
-        `These ${keys.length} keys cannot be taken in one step: at least one, at most ${MOST_LOCKS_PER_SCRIPT}, and in a Cluster all in one slot.`,
+        `These ${keys.length} keys cannot be taken in one step: at least one, at most ${MOST_ACQUIRED_TOGETHER}, and in a Cluster all in one slot.`,
         { keys },
       );
     }
@@ -83,17 +104,18 @@ export class RedisLockStore implements LockStore {
       for (const { token } of requests) this.tries.answered(token, carrier);
     };
     for (const { token } of requests) this.tries.began(token, carrier);
+    this.batcher.flush();
     try {
-      const [busy, value] = (await this.runner.run(
+      const [busy, value, time] = (await this.runner.run(
         acquireAllScript,
-        [...locks, ...locks.map(fenceKey)],
+        [...locks, ...locks.map(fenceKey), ...locks.map(queueKey)],
         requests.flatMap((one) => this.leaseArguments(one)),
         { timeoutMs, about: keys, carrier },
-      )) as [number, number];
+      )) as [number, number, number];
       answered();
       return busy === 0
-        ? { status: 'granted', fencingToken: value }
-        : { status: 'busy', key: keys[busy - 1]!, remainingMs: value };
+        ? { status: 'granted', fencingToken: value, time }
+        : { status: 'busy', key: keys[busy - 1]!, remainingMs: value, time };
     } catch (error) {
       if ((error as StoreUnavailableError).outcome === 'notApplied') answered();
       throw error;
@@ -104,7 +126,7 @@ export class RedisLockStore implements LockStore {
     requests: ReadonlyArray<{ key: string; fencingToken: number; ttlMs: number }>,
     timeoutMs: number,
   ): Promise<void> {
-    const groups = this.slotGroups(requests, ({ key }) => key, MOST_FENCES_PER_SCRIPT);
+    const groups = this.slotGroups(requests, ({ key }) => key, MOST_KEYS_PER_SCRIPT);
     await Promise.all(
       groups.map((group) =>
         this.runner.run(
@@ -119,7 +141,7 @@ export class RedisLockStore implements LockStore {
 
   extend(requests: readonly ExtendRequest[], timeoutMs: number): Array<Promise<ExtendReply>> {
     const replies = new Map<ExtendRequest, Promise<ExtendReply>>();
-    for (const group of this.slotGroups(requests, ({ key }) => key, MOST_LOCKS_PER_SCRIPT)) {
+    for (const group of this.slotGroups(requests, ({ key }) => key, MOST_EXTENDED_TOGETHER)) {
       const answers = this.runner.run(
         extendScript,
         group.flatMap(({ key }) => {
@@ -139,73 +161,106 @@ export class RedisLockStore implements LockStore {
     return requests.map((request) => replies.get(request)!);
   }
 
-  release({ key, token, keepMs }: LeaseRef & { keepMs: number }, timeoutMs: number): Promise<ReleaseReply> {
-    return this.runner
-      .run(releaseScript, [this.nameOf(key)], [token, keepMs > 0 ? wholeMs(keepMs) : 0], {
-        timeoutMs,
-        about: key,
-      })
-      .then((reply) => (reply === 1 ? 'released' : reply === 0 ? 'gone' : 'foreign'));
+  release(request: LeaseRef & { keepMs: number; ttlMs: number }, timeoutMs: number): Promise<ReleaseReply> {
+    const { key, token, keepMs, ttlMs } = request;
+    const lock = this.nameOf(key);
+    if (keepMs > 0) {
+      this.batcher.flush();
+      const options = { timeoutMs, about: key };
+      return this.runner.run(keepScript, [lock], [token, wholeMs(keepMs)], options).then(toReleaseReply);
+    }
+    const alone = (leftMs: number): Promise<ReleaseReply> =>
+      this.runPassing(releaseScript, lock, [token, this.fenceLife(ttlMs)], leftMs, key, toReleaseReply);
+    if (this.batcher.isIdle) return alone(timeoutMs);
+    return this.batcher.release(request, lock, this.batchTerms(lock, ttlMs, ttlMs, timeoutMs), alone);
   }
 
-  abandon({ key, token, leaseMs }: LeaseRef & { leaseMs: number }): Promise<void> {
+  giveWay({ key, token, next, leaseMs, ttlMs }: GiveWayRequest, timeoutMs: number): Promise<GiveWayReply> {
+    const args = [token, this.fenceLife(ttlMs), next, wholeMs(leaseMs)];
+    return this.runPassing(giveWayScript, this.nameOf(key), args, timeoutMs, key, toGiveWayReply, {
+      token: next,
+    });
+  }
+
+  abandon({ key, token, leaseMs, ttlMs }: LeaseRef & { leaseMs: number; ttlMs: number }): Promise<void> {
     const lock = this.nameOf(key);
+    const args = [token, this.fenceLife(ttlMs)];
     const undo = (carrier: Carrier): Promise<unknown> =>
-      this.runner.run(releaseScript, [lock], [token, 0], { timeoutMs: CLEAN_UP_TRY_MS, about: key, carrier });
+      this.runPassing(leaveScript, lock, args, CLEAN_UP_TRY_MS, key, toReleaseReply, { carrier });
     return this.cleanUps.add(undo, this.tries.take(token), leaseMs);
   }
 
-  async inspect(key: string, timeoutMs: number): Promise<LockState | null> {
-    const lock = this.nameOf(key);
-    const reply = (await this.runner.run(inspectScript, [lock, fenceKey(lock), queueKey(lock)], [], {
+  inspect(key: string, timeoutMs: number): Promise<LockState | null> {
+    return this.finder.inspect(key, timeoutMs);
+  }
+
+  list(prefix: string, pattern: string, timeoutMs: number): AsyncIterable<LockState> {
+    return this.finder.list(prefix, pattern, timeoutMs);
+  }
+
+  forceRelease(key: string, timeoutMs: number): Promise<boolean> {
+    const args = [this.leastFenceLifeMs];
+    return this.runPassing(
+      forceReleaseScript,
+      this.nameOf(key),
+      args,
       timeoutMs,
-      about: key,
-    })) as [string, number, string, number] | null;
-    if (!reply) return null;
-    const [token, remainingMs, fence, waitingProcesses] = reply;
-    const state: LockState = { key, token, remainingMs, waitingProcesses };
-    if (/^\d+$/.test(fence)) state.fencingToken = Number(fence);
-    return state;
-  }
-
-  async *list(prefix: string, pattern: string, timeoutMs: number): AsyncIterable<LockState> {
-    const wanted = `${escapeGlob(this.nameOf(prefix))}${pattern}`;
-    const isWanted = globToRegExp(wanted);
-    const seen = new Set<string>();
-    // before the key may stand the brace of its companions' hash tag, and behind it the other one
-    for await (const names of this.scan(`*${wanted}*${FENCE_SUFFIX}`, timeoutMs)) {
-      const locks = names
-        .map(keyOfFence)
-        .filter((lock) => lock !== undefined && isWanted.test(lock) && !seen.has(lock));
-      const fresh = [...new Set(locks as string[])];
-      for (const lock of fresh) seen.add(lock);
-      const states = await Promise.all(
-        fresh.map((lock) => this.inspect(lock.slice(this.connection.keyPrefix.length), timeoutMs)),
-      );
-      for (const state of states) if (state) yield state;
-    }
-  }
-
-  async forceRelease(key: string, timeoutMs: number): Promise<boolean> {
-    return (
-      (await this.runner.run(forceReleaseScript, [this.nameOf(key)], [], { timeoutMs, about: key })) === 1
+      key,
+      (reply) => reply === 1,
     );
   }
 
-  private async *scan(match: string, timeoutMs: number): AsyncIterable<string[]> {
-    for (const node of this.connection.nodes()) {
-      let cursor = '0';
-      do {
-        const reply = await this.runner.command('scan', [cursor, 'MATCH', match, 'COUNT', SCAN_COUNT], {
-          timeoutMs,
-          about: [],
-          node,
-        });
-        const [next, names] = reply as [string, string[]];
-        cursor = next;
-        yield names;
-      } while (cursor !== '0');
-    }
+  private acquireAlone(
+    lock: string,
+    { key, token, leaseMs, ttlMs, queue }: AcquireRequest,
+    timeoutMs: number,
+  ): Promise<AcquireReply> {
+    const args = [token, wholeMs(leaseMs), this.fenceLife(ttlMs)];
+    if (queue) args.push(1);
+    const decode = (reply: unknown): AcquireReply => toAcquireReply(reply as number | [number, number], key);
+    return this.runPassing(acquireScript, lock, args, timeoutMs, key, decode, { token });
+  }
+
+  /** @param tries whose try it is, to be remembered until it was answered; or who remembers it already. */
+  private runPassing<T>(
+    { single, cluster }: PassingScript,
+    lock: string,
+    args: readonly CommandArgument[],
+    timeoutMs: number,
+    key: string,
+    decode: (reply: unknown) => T,
+    { token, carrier = { epoch: NOT_SENT, answered: false } }: { token?: string; carrier?: Carrier } = {},
+  ): Promise<T> {
+    this.batcher.flush();
+    this.batcher.began();
+    const answer = this.runner.run(
+      this.connection.isCluster ? cluster : single,
+      [lock, queueKey(lock), fenceKey(lock)],
+      args,
+      { timeoutMs, about: key, carrier },
+    );
+    if (token !== undefined) this.tries.began(token, carrier);
+    return answer.then(
+      (reply) => {
+        this.batcher.ended();
+        if (token !== undefined) this.tries.answered(token, carrier);
+        return decode(reply);
+      },
+      (error: StoreUnavailableError) => {
+        this.batcher.ended();
+        if (token !== undefined && error.outcome === 'notApplied') this.tries.answered(token, carrier);
+        throw error;
+      },
+    );
+  }
+
+  private batchTerms(lock: string, leaseMs: number, ttlMs: number, timeoutMs: number): BatchTerms {
+    return {
+      leaseMs: wholeMs(leaseMs),
+      fenceLifeMs: this.fenceLife(ttlMs),
+      timeoutMs,
+      slot: this.connection.isCluster ? slotOf(lock) : 0,
+    };
   }
 
   private nameOf(key: string): string {
@@ -216,7 +271,7 @@ export class RedisLockStore implements LockStore {
     return Math.max(this.leastFenceLifeMs, wholeMs(10 * ttlMs));
   }
 
-  private leaseArguments({ token, leaseMs, ttlMs }: AcquireRequest | ExtendRequest): CommandArgument[] {
+  private leaseArguments({ token, leaseMs, ttlMs }: ExtendRequest): CommandArgument[] {
     return [token, wholeMs(leaseMs), this.fenceLife(ttlMs)];
   }
 
@@ -241,4 +296,31 @@ export class RedisLockStore implements LockStore {
 /** Redis counts in whole milliseconds, and 0 would be an error. */
 function wholeMs(ms: number): number {
   return Math.max(1, Math.ceil(ms));
+}
+
+function notAsked(key: string): StoreUnavailableError {
+  return new StoreUnavailableError(`The key ${JSON.stringify(key)}: given up before it was asked for.`, {
+    keys: key,
+    outcome: 'notApplied',
+    retryable: true,
+  });
+}
+
+function toAcquireReply(reply: number | [number, number], key: string): AcquireReply {
+  if (typeof reply === 'number') return { status: 'granted', fencingToken: reply, time: reply };
+  const [first, time] = reply;
+  return first > 0
+    ? { status: 'granted', fencingToken: first, time }
+    : { status: 'busy', key, remainingMs: -2 - first, time };
+}
+
+function toReleaseReply(reply: unknown): ReleaseReply {
+  return reply === 1 ? 'released' : reply === 0 ? 'gone' : 'foreign';
+}
+
+function toGiveWayReply(reply: unknown): GiveWayReply {
+  const [code, ...rest] = reply as [number, number, number];
+  if (code === 1) return { status: 'released', time: rest[0] };
+  if (code === 2) return { status: 'kept', fencingToken: rest[0], time: rest[1] };
+  return { status: code === 0 ? 'gone' : 'foreign' };
 }

@@ -88,13 +88,25 @@ function refuse(
   retryable: boolean,
 ): StoreUnavailableError {
   const named = typeof keys === 'string' ? [keys] : keys;
-  const shown = named.slice(0, 3).map((key) => JSON.stringify(key));
-  const about =
-    shown.length === 0 ? 'The store' : `The key ${shown.join(', ')}${named.length > 3 ? ', …' : ''}`;
-  return new StoreUnavailableError(`${about}: ${message}.`, {
+  return new StoreUnavailableError(`${subject(named)}: ${message}.`, {
     keys: named,
     ...(cause ? { cause } : {}),
     outcome,
     retryable,
   });
+}
+
+/** The same error, told of one of the keys that a command was sent for. */
+export function aboutKey(error: StoreUnavailableError, key: string): StoreUnavailableError {
+  const all = subject(error.keys);
+  const { message, cause, outcome, retryable } = error;
+  return new StoreUnavailableError(
+    error.keys.length > 0 && message.startsWith(all) ? subject([key]) + message.slice(all.length) : message,
+    { keys: [key], ...(cause === undefined ? {} : { cause }), outcome, retryable },
+  );
+}
+
+function subject(keys: readonly string[]): string {
+  const shown = keys.slice(0, 3).map((key) => JSON.stringify(key));
+  return shown.length === 0 ? 'The store' : `The key ${shown.join(', ')}${keys.length > 3 ? ', …' : ''}`;
 }

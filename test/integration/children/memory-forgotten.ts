@@ -4,5 +4,7 @@ import { inMemoryBackend } from '../../../lib/backend/memory/memory-backend.js';
 const backend = inMemoryBackend();
 void backend
   .start(1_000)
-  .then(() => backend.locks.acquire({ key: 'a', token: 't', leaseMs: 60_000, ttlMs: 60_000 }, 1_000))
+  .then(() =>
+    backend.locks.acquire({ key: 'a', token: 't', leaseMs: 60_000, ttlMs: 60_000, queue: false }, 1_000),
+  )
   .then((reply) => process.send!({ type: 'acquired', status: reply.status }));

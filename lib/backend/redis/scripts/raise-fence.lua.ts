@@ -1,7 +1,8 @@
+import { FENCE_BLOCK } from '../../backend.js';
 import { script } from '../script.js';
 
 /**
- * Raises fences, never lowers them.
+ * Raises fences, never lowers them. With a fencing token the block that begins with it is reserved.
  *
  * KEYS the fences
  * ARGV, two for each: fencing token · the fence's life in ms
@@ -10,8 +11,9 @@ import { script } from '../script.js';
 export const raiseFenceScript = script(`
 for i = 1, #KEYS do
   local last = tonumber(redis.call('GET', KEYS[i]) or 0) or 0
-  if last < tonumber(ARGV[2 * i - 1]) then
-    redis.call('SET', KEYS[i], ARGV[2 * i - 1], 'PX', ARGV[2 * i])
+  local reserved = ARGV[2 * i - 1] + ${FENCE_BLOCK - 1}
+  if last < reserved then
+    redis.call('SET', KEYS[i], string.format('%.0f', reserved), 'PX', ARGV[2 * i])
   else
     redis.call('PEXPIRE', KEYS[i], ARGV[2 * i])
   end

@@ -1,0 +1,62 @@
+import { fork } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+
+const WORKER = fileURLToPath(new URL('worker.mjs', import.meta.url));
+
+/**
+ * @typedef {object} WorkerProcess
+ * @property {(job: string, options?: object) => Promise<any>} run resolves with the job's result
+ * @property {() => Promise<void>} stop at once, whatever it does
+ */
+
+/**
+ * Starts a process for one contender and waits until it is connected.
+ *
+ * @param {string} contender
+ * @param {string} url
+ * @returns {Promise<WorkerProcess>}
+ */
+export async function startWorker(contender, url) {
+  const child = fork(WORKER, [contender, url], {
+    serialization: 'advanced',
+    stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+  });
+  /** @type {Map<number, { resolve: (result: unknown) => void, reject: (error: Error) => void }>} */
+  const open = new Map();
+  let orders = 0;
+  let stopped = false;
+
+  const gone = new Promise((resolve) => child.once('exit', resolve));
+  child.once('exit', (code, signal) => {
+    const error = new Error(`The process of ${contender} ended (${stopped ? 'stopped' : (signal ?? code)}).`);
+    for (const { reject } of open.values()) reject(error);
+    open.clear();
+  });
+  child.on(
+    'message',
+    (/** @type {{ id: number, result?: unknown, error?: string }} */ { id, result, error }) => {
+      const order = open.get(id);
+      open.delete(id);
+      if (error === undefined) order?.resolve(result);
+      else order?.reject(new Error(`${contender}: ${error}`));
+    },
+  );
+
+  /** @type {WorkerProcess} */
+  const worker = {
+    run(job, options = {}) {
+      return new Promise((resolve, reject) => {
+        const id = (orders += 1);
+        open.set(id, { resolve, reject });
+        child.send({ id, job, options }, (error) => error && reject(error));
+      });
+    },
+    async stop() {
+      stopped = true;
+      child.kill('SIGKILL');
+      await gone;
+    },
+  };
+  await worker.run('ready');
+  return worker;
+}
