@@ -38,6 +38,21 @@ describe('the connection to Redis', () => {
     expect(await application.exists('selected')).toBe(1);
   });
 
+  it('L30: a database that the server does not have is refused, and nothing is locked in another one', async () => {
+    const backend = redisBackend({ redis: `${server.url}/99` });
+    const started = await storeError(backend.start(TIMEOUT_MS));
+    expect(started).toMatchObject({
+      retryable: false,
+      message: expect.stringContaining('no database of that number'),
+    });
+    const refused = await storeError(backend.locks.acquire(lease('nowhere'), TIMEOUT_MS));
+    expect(refused).toMatchObject({ outcome: 'notApplied', retryable: false });
+    await redis.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
+    await storeError(backend.whenReady(300));
+    expect(await redis.exists('nowhere')).toBe(0);
+    await backend.close();
+  });
+
   it('L31: commands that another library defined do not interfere, and nothing is defined by us', async () => {
     const application = server.client();
     application.defineCommand('acquire', { numberOfKeys: 1, lua: 'return "theirs"' });

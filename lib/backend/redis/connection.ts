@@ -51,7 +51,7 @@ export class Connection {
     this.keyPrefix = keyPrefix;
     this.isCluster = isCluster(client);
     client.on('error', (error: Error) => this.failed(error));
-    client.on('ready', () => (isCluster(client) ? this.connectNodes(client) : this.becameReady()));
+    client.on('ready', () => (isCluster(client) ? this.connectNodes(client) : this.selectDatabase(client)));
     client.on('close', () => this.becameClosed());
     client.on('end', () => this.ended());
     // a node of a Cluster that goes takes its connection's commands with it
@@ -179,16 +179,19 @@ export class Connection {
     this.closed = true;
     clearTimeout(this.reopenTimer);
     for (const waiter of [...this.waiters]) waiter.reject(this.closedError());
-    if (!this.opened || this.client.status === 'end') return;
-    await new Promise<void>((resolve) => {
-      const limit = setTimeout(resolve, CLOSE_LIMIT_MS);
-      limit.unref();
-      this.client.once('end', () => {
-        clearTimeout(limit);
-        resolve();
-      });
-      this.client.disconnect();
+    const { status } = this.client;
+    if (!this.opened || status === 'end') return;
+    const ended = new Promise<void>((resolve) => this.client.once('end', resolve));
+    this.client.disconnect();
+    // between two tries to connect there is no socket whose end could be told
+    if (status === 'reconnecting' || status === 'close' || status === 'wait') return;
+    // not unref'd: with nothing else alive the process would end here, before whoever awaits this
+    let limit: NodeJS.Timeout | undefined;
+    const late = new Promise<void>((resolve) => {
+      limit = setTimeout(resolve, CLOSE_LIMIT_MS);
     });
+    await Promise.race([ended, late]);
+    clearTimeout(limit);
   }
 
   /** A Cluster's client is ready before its connections are, and refuses commands until then. */
@@ -197,6 +200,23 @@ export class Connection {
     void Promise.all(connecting).then(() => {
       if (cluster.status === 'ready') this.becameReady();
     });
+  }
+
+  /**
+   * ioredis goes on in database 0 when SELECT is refused, and only reports it: locks would be taken where nobody
+   * else looks. So the connection counts once its database is confirmed.
+   */
+  private selectDatabase(client: Redis): void {
+    const { epoch } = this;
+    const database = client.options.db ?? 0;
+    if (database === 0) return this.becameReady();
+    this.send('select', [database], false).then(
+      () => {
+        if (epoch === this.epoch && client.status === 'ready') this.becameReady();
+      },
+      // without an answer the connection closed: the next one is asked again
+      (error: Error) => this.failed(error),
+    );
   }
 
   private becameClosed(): void {

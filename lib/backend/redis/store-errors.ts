@@ -42,9 +42,16 @@ export function replyCode(message: string): string {
   return inner && (PASSING.has(inner) || inner in LASTING) ? inner : first;
 }
 
+/** What SELECT says of a number that the server's `databases` does not have. */
+const NO_SUCH_DATABASE = /DB index is out of range|invalid DB index/i;
+
 /** Whether trying again cannot help before somebody changes the configuration. */
 export function isRefusal(error: Error): boolean {
-  return isReplyError(error) && ['NOAUTH', 'WRONGPASS', 'NOPERM'].includes(replyCode(error.message));
+  if (!isReplyError(error)) return false;
+  return (
+    ['NOAUTH', 'WRONGPASS', 'NOPERM'].includes(replyCode(error.message)) ||
+    NO_SUCH_DATABASE.test(error.message)
+  );
 }
 
 /**
@@ -67,6 +74,10 @@ export function toStoreError(
     return refuse(`Redis cannot do it now (${error.message})`, error, keys, 'notApplied', true);
   const advice = LASTING[code];
   if (advice) return refuse(`${code}: ${advice}`, error, keys, 'notApplied', false);
+  if (NO_SUCH_DATABASE.test(error.message)) {
+    const message = `this server has no database of that number; give one below its \`databases\` (${error.message})`;
+    return refuse(message, error, keys, 'notApplied', false);
+  }
   if (/unknown command|syntax error/i.test(error.message)) {
     const message = `this server lacks a command that is needed; use Redis 6.2 or later, or Valkey (${error.message})`;
     return refuse(message, error, keys, 'notApplied', false);
