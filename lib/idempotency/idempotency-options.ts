@@ -62,6 +62,9 @@ const NEVER_REPLAYED = new Set([
   'connection',
   'keep-alive',
 ]);
+/** Traces (W3C, B3, Jaeger, cloud vendors) and rate limits, which tell of one request and one moment. */
+const NEVER_REPLAYED_KIND =
+  /^(traceparent|tracestate|b3|x-b3-.+|uber-trace-id|x-cloud-trace-context|x-amzn-trace-id|(x-)?rate-?limit(-.+)?)$/;
 export const ON_ERROR: ReadonlySet<unknown> = new Set<OnError>(['release', 'store', 'hold']);
 
 const DEFAULTS_KNOWN = [
@@ -230,7 +233,9 @@ function replayHeaders(check: OptionCheck): string[] {
   }
   const names = (value as string[]).map((name) => name.toLowerCase());
   for (const name of names) {
-    if (NEVER_REPLAYED.has(name)) check.fault('replayHeaders', `${name} is never replayed`);
+    if (NEVER_REPLAYED.has(name) || NEVER_REPLAYED_KIND.test(name)) {
+      check.fault('replayHeaders', `${name} is never replayed`);
+    }
   }
   return names;
 }

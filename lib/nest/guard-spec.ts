@@ -93,7 +93,7 @@ export function labelOf(prototype: object, method: string | symbol): string {
 }
 
 /** The names that `@LockParam()` gives to a method's parameters. */
-function paramNames(prototype: object, method: string | symbol): ReadonlyMap<number, string> {
+export function paramNames(prototype: object, method: string | symbol): ReadonlyMap<number, string> {
   return (
     (Reflect.getMetadata(PARAM_NAMES, prototype, method) as Map<number, string> | undefined) ?? new Map()
   );

@@ -1,6 +1,6 @@
 import { Logger, type CallHandler, type ExecutionContext, type NestInterceptor } from '@nestjs/common';
-import type { ModulesContainer } from '@nestjs/core';
-import { catchError, Observable, throwError } from 'rxjs';
+import type { ApplicationConfig, ModulesContainer } from '@nestjs/core';
+import { catchError, EmptyError, Observable, throwError } from 'rxjs';
 import { applicationEntry } from './application-registry.js';
 import { callFromHttp } from './call-factory.js';
 import { isBare } from './call-mark.js';
@@ -10,6 +10,7 @@ import { specOf, type GuardSpec } from './guard-spec.js';
 import { answerSection, type GuardedSection } from './guarded-section.js';
 import { guardedStream } from './guarded-stream.js';
 import { isRoute, isServerSentEvents } from './handler-kind.js';
+import { REQUESTED_VERSION, requestedVersion } from './requested-version.js';
 
 /**
  * Guards HTTP handlers. It stands first of all interceptors, so that everything of the application (serialisers,
@@ -22,6 +23,7 @@ export class GuardInterceptor implements NestInterceptor {
   constructor(
     private readonly modules: ModulesContainer,
     private readonly errors: ErrorTable,
+    private readonly config: ApplicationConfig,
   ) {}
 
   /** Synchronous for undecorated routes: they pay for nothing but the mapping of errors. */
@@ -41,7 +43,9 @@ export class GuardInterceptor implements NestInterceptor {
     const section: Omit<GuardedSection, 'invoke'> = {
       spec,
       parts: guardParts(spec, (name) => holders.get(name)),
-      call: callFromHttp(context),
+      call: Object.assign(callFromHttp(context), {
+        [REQUESTED_VERSION]: requestedVersion(this.config, context),
+      }),
       cls: context.getClass(),
     };
     return isServerSentEvents(context.getHandler())
@@ -70,7 +74,8 @@ export class GuardInterceptor implements NestInterceptor {
               emptied = false;
             },
             error: reject,
-            complete: () => resolve(last),
+            // without a value Nest answers with this error: what is not an answer must not be stored as one
+            complete: () => (emptied && section.parts.idempotency ? reject(new EmptyError()) : resolve(last)),
           });
         });
       const { spec, call, parts } = section;

@@ -7,6 +7,7 @@ import { headerRecord, keyRecord } from '../idempotency/record-key.js';
 import type { CallContext } from './call-context.js';
 import { isUnnamed } from './idempotent-key-absence.js';
 import { headerValues, routePlace } from './idempotent-request.js';
+import { REQUESTED_VERSION } from './requested-version.js';
 
 /**
  * The record key of a call.
@@ -51,8 +52,12 @@ function headerRecordOf(
     if (!spec.required) return undefined;
     throw new IdempotencyKeyError(`The header ${header} is required.`);
   }
-  const place = namespace === undefined ? routePlace(context) : { namespace };
+  const place = namespace === undefined ? routePlace(context, requestedOf(call)) : { namespace };
   return headerRecord(prefix, { header: value, place, ...scopeOf(spec, call) });
+}
+
+function requestedOf(call: CallContext): unknown {
+  return (call as { [REQUESTED_VERSION]?: unknown })[REQUESTED_VERSION];
 }
 
 function scopeOf(spec: IdempotentSpec, call: CallContext): { scope?: string } {

@@ -41,8 +41,12 @@ export function headerValues(context: ExecutionContext, header: string): string[
   return raw.filter((_, index) => index % 2 === 1 && raw[index - 1]!.toLowerCase() === name);
 }
 
-/** The route as this request met it. */
-export function routePlace(context: ExecutionContext): RoutePlace {
+/**
+ * The route as this request met it.
+ *
+ * @param requested the version that the request asked for, where the path does not tell it.
+ */
+export function routePlace(context: ExecutionContext, requested?: unknown): RoutePlace {
   const { method, params = {}, baseUrl = '', route, routeOptions, hosts } = requestOf(context);
   const [cls, handler] = [context.getClass(), context.getHandler()];
   const path =
@@ -51,6 +55,7 @@ export function routePlace(context: ExecutionContext): RoutePlace {
   const host: unknown = Reflect.getMetadata(HOST, cls);
   const variant = [
     ...textsOf('version', version),
+    ...textsOf('requested', requested),
     ...textsOf('host', host),
     ...(host ? textsOf('hosts', hosts) : []),
   ];

@@ -106,7 +106,7 @@ function lifecycle(name: string | undefined): FactoryProvider {
       const config = applicationConfigOf(moduleRef);
       const entry = applicationEntry(modules);
       if (!entry.interceptor) {
-        const interceptor = new GuardInterceptor(modules, errorTable(errors));
+        const interceptor = new GuardInterceptor(modules, errorTable(errors), config);
         entry.interceptor = interceptor;
         config.addGlobalInterceptor(interceptor);
       }

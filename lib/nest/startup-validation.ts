@@ -33,11 +33,12 @@ export function validateApplication(modules: ModulesContainer, config: Applicati
   }
   const bound: LateBound[] = [];
   const seen = new Set<object>();
-  for (const { prototype, cls, madeElsewhere } of guardables(modules)) {
+  for (const { prototype, cls, instance, madeElsewhere } of guardables(modules)) {
     if (!seen.has(prototype)) {
       seen.add(prototype);
       checkClass(modules, prototype, cls, faults);
     }
+    if (instance) faults.push(...shadowingFaults(prototype, instance));
     if (madeElsewhere) bound.push(...bindLate(modules, madeElsewhere, faults));
   }
   if (faults.length > 0) throw new LockConfigError(faults);
@@ -47,6 +48,8 @@ export function validateApplication(modules: ModulesContainer, config: Applicati
 interface Guardable {
   readonly prototype: object;
   readonly cls: object;
+  /** The instance, when there is one already: not of request-scoped and transient classes. */
+  readonly instance?: object;
   /** The instance, when Nest did not make it and so could not inject into it. */
   readonly madeElsewhere?: object;
 }
@@ -58,6 +61,9 @@ function* guardables(modules: ModulesContainer): Iterable<Guardable> {
       for (const wrapper of collection.values()) {
         if (wrapper.isAlias) continue;
         const made = !wrapper.isNotMetatype && typeof wrapper.metatype === 'function';
+        // an object that was given may well be a test's double, whose properties are meant
+        const existing: unknown =
+          made && wrapper.isDependencyTreeStatic() && !wrapper.isTransient ? wrapper.instance : undefined;
         const instance: unknown = made ? undefined : wrapper.instance;
         const cls: unknown = made ? wrapper.metatype : undefined;
         const prototype: unknown =
@@ -70,6 +76,7 @@ function* guardables(modules: ModulesContainer): Iterable<Guardable> {
         yield {
           prototype,
           cls: typeof cls === 'function' ? cls : prototype.constructor,
+          ...(isObject(existing) ? { instance: existing } : {}),
           ...(isObject(instance) ? { madeElsewhere: instance } : {}),
         };
       }
@@ -105,6 +112,17 @@ function checkClass(modules: ModulesContainer, prototype: object, cls: object, f
       }
     }
   }
+}
+
+/** A property of the object itself (an arrow function, say) hides the guarded method: it would run unlocked. */
+function shadowingFaults(prototype: object, instance: object): ConfigFault[] {
+  const specs = prototypeChain(prototype).flatMap((at) => [...(ownSpecs(at) ?? [])]);
+  return specs
+    .filter(([name]) => Object.hasOwn(instance, name) && specOf(Reflect.get(instance, name)) === undefined)
+    .map(([name, spec]) => ({
+      path: `${instance.constructor.name}.${String(name)}`,
+      message: `a property hides ${spec.label}, which is decorated: it would run unguarded. Make it a method and decorate it`,
+    }));
 }
 
 function checkMethod(

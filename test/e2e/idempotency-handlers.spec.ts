@@ -15,7 +15,7 @@ import {
   Sse,
   type Type,
 } from '@nestjs/common';
-import { of, type Observable } from 'rxjs';
+import { EMPTY, of, type Observable } from 'rxjs';
 import type { CallContext } from '../../lib/nest/call-context.js';
 import { Idempotent } from '../../lib/nest/decorators/idempotent.decorator.js';
 import { IdempotencyService } from '../../lib/nest/idempotency.service.js';
@@ -49,6 +49,25 @@ describe.each(PLATFORMS)('@Idempotent handlers on %s', (platform) => {
     served = await Served.start(platform, server, [controller], ...more);
     return served;
   }
+
+  it('a handler whose Observable ends empty answers as without us, and that is not stored as a success', async () => {
+    let runs = 0;
+    @Controller('empty')
+    class EmptyController {
+      @Post()
+      @Idempotent()
+      pay(): Observable<never> {
+        runs++;
+        return EMPTY;
+      }
+    }
+    const http = await serve(EmptyController);
+    const key = freshKey();
+    expect((await http.send('/empty', { key })).status).toBe(500);
+    // the handler had done its work when the error came: held, not run again beside it
+    const repeat = await http.send('/empty', { key });
+    expect([repeat.status, replayed(repeat), runs]).toEqual([409, false, 1]);
+  });
 
   describe('while the first request runs', () => {
     it('I1: 200 parallel requests: one runs, the others get 409 with Retry-After', async () => {

@@ -122,5 +122,8 @@ describe('a decoration fails when', () => {
   it('a parameter has no usable name', () => {
     expect(faultsOf(() => LockParam('a.b')(Target.prototype, 'job', 0))).toMatch(/Target\.job/);
     expect(faultsOf(() => LockParam('id')(Target, undefined, 0))).toMatch(/^Target/);
+    const twice = class Twice {}.prototype;
+    LockParam('id')(twice, 'job', 0);
+    expect(faultsOf(() => LockParam('id')(twice, 'job', 1))).toMatch(/Twice\.job.*two parameters/);
   });
 });

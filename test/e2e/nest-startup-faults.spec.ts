@@ -158,6 +158,15 @@ describe('a start-up fails, and names class and method, when', () => {
     }
   });
 
+  it('N29: a property of the object hides a decorated method', async () => {
+    class Arrow extends Orders {
+      override pay = async (id: string): Promise<string> => id;
+    }
+    expect(await failure(withModule({ providers: [Arrow] }))).toMatch(
+      /^Arrow\.pay: a property hides Orders\.pay/,
+    );
+  });
+
   it('a microservice, WebSocket or GraphQL handler carries a decorator', async () => {
     const Resolver = (): MethodDecorator => (_target, _key, descriptor: PropertyDescriptor) => {
       Reflect.defineMetadata('graphql:resolver_type', 'Mutation', descriptor.value as object);

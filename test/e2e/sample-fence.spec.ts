@@ -2,6 +2,7 @@ import { LockService, isRedisLockError, type Lock } from 'nestjs-redis-lock';
 import { PaymentsService } from '../../sample-app/src/payments/payments.service.js';
 import { ProviderClient } from '../../sample-app/src/payments/provider.client.js';
 import type { PaymentNotificationDto } from '../../sample-app/src/payments/payments.dto.js';
+import { startLocks } from '../support/locks.js';
 import { Sample, notification } from './sample-fixture.js';
 
 describe('the sample: the fence in the database', () => {
@@ -54,7 +55,9 @@ describe('the sample: the fence in the database', () => {
     await provider.arrived(1);
 
     await sample.redis.client().del('lock:order:f1');
-    const second = await locks.acquire('lock:order:f1', { reentrant: false });
+    // another process: in one process a hold that others wait behind is looked at every second
+    const other = await startLocks(sample.redis.url);
+    const second = await other.locks.acquire('lock:order:f1');
     expect(second.fencingToken).toBeGreaterThan(first.fencingToken);
     const secondDone = settle('f1', { id: 'n2', transactionId: 't2' }, second);
     await provider.arrived(2);
@@ -71,6 +74,7 @@ describe('the sample: the fence in the database', () => {
       { transaction_id: 't2', fence: second.fencingToken },
     ]);
     await Promise.all([first.release(), second.release()]);
+    await other.close();
   });
 
   it('L42: a stopped holder that wakes before it has looked cannot even claim the row', async () => {

@@ -295,7 +295,7 @@ describe('options', () => {
         onError: 'ignore',
         fingerprint: [],
         maxBodyBytes: -1,
-        replayHeaders: ['Set-Cookie'],
+        replayHeaders: ['X-RateLimit-Remaining'],
         header: 'a b',
         required: 'yes',
         inFlightReply: 1,

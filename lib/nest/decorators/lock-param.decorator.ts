@@ -1,5 +1,5 @@
 import { LockConfigError } from '../../errors.js';
-import { labelOf, nameParam } from '../guard-spec.js';
+import { labelOf, nameParam, paramNames } from '../guard-spec.js';
 
 /**
  * Names a parameter of a plain method for the templates: with `@LockParam('orderId') id: string`, `<orderId>`
@@ -20,6 +20,13 @@ export function LockParam(name: string): ParameterDecorator {
       throw new LockConfigError({
         path: labelOf(target, method),
         message: '@LockParam needs the name that templates use, e.g. @LockParam("orderId")',
+      });
+    }
+    const known = [...paramNames(target, method)].find(([at, other]) => other === name && at !== index);
+    if (known) {
+      throw new LockConfigError({
+        path: labelOf(target, method),
+        message: `@LockParam('${name}') names two parameters: templates could not tell which one is meant`,
       });
     }
     nameParam(target, method, index, name);
