@@ -1,54 +1,23 @@
-import {
-  FENCE_BLOCK,
-  PASSED_ON_LEASE_MS,
-  type AcquireReply,
-  type Backend,
-  type InboxGrant,
-} from '../backend/backend.js';
+import { FENCE_BLOCK, PASSED_ON_LEASE_MS, type AcquireReply, type InboxGrant } from '../backend/backend.js';
 import { LockTimeoutError, StoreUnavailableError } from '../errors.js';
 import { outsideCallChain } from '../outside-call-chain.js';
 import { within } from './delay.js';
 import { grantedSince, type Look } from './grant-clock.js';
-import { leaseMsOf, type Grant, type Lease } from './lease.js';
-import type { LeaseRelease, LeaseReleaser } from './lease-releaser.js';
+import { leaseMsOf, type Lease } from './lease.js';
+import type { LeaseRelease } from './lease-releaser.js';
+import type { LineContext } from './line-context.js';
 import { LocalQueue } from './local-queue.js';
-import type { LockEvents } from './lock-events.js';
 import type { LockKey } from './lock-key.js';
+import { LOOK_MS, lookAfter, lookWhenDeaf, pauseAfterFailure } from './look-times.js';
 import { asFailure, isFailure } from './store-failure.js';
-import type { TokenSource } from './token-source.js';
-import { instant, type Clock, type Instant } from './validity.js';
+import { instant, type Instant } from './validity.js';
 import type { Waiter, WaitingLine } from './waiter.js';
 
 const COMMAND_TIMEOUT_MS = 1_000;
-/** Between two looks that stand in the queue: the bound for an expiry, a lost message, a foreign holder. */
-const LOOK_MS = 1_000;
 /** How long a caller waits for the answer of its release; the retries go on behind its back. */
 const ANSWER_WITHIN_MS = 1_000;
-/** Between two looks of a process that may not subscribe: it cannot be woken. */
-const DEAF_LOOK_MS = 25;
-const LEAST_LOOK_MS = 5;
-/** After a failure, or while the inbox is not open: growing up to the longest. */
-const FIRST_PAUSE_MS = 25;
-const LONGEST_PAUSE_MS = 250;
 /** A question that is open for this long when the time is up means that the store is at fault, not a holder. */
 const SILENT_MS = 100;
-
-/** What the lines of all keys share. */
-export interface LineContext {
-  backend: Backend;
-  tokens: TokenSource;
-  releaser: LeaseReleaser;
-  events: LockEvents;
-  clock: Clock;
-  lease(grant: Grant): Lease;
-  /** Takes a granted lease into care (the watchdog), before its waiter learns of it. */
-  keep(lease: Lease): void;
-  /** Asks whether a held lease is still ours, and prolongs it. */
-  check(lease: Lease): void;
-  background(work: Promise<unknown>): void;
-  /** The line is empty and holds nothing: it is forgotten. */
-  emptied(line: KeyLine): void;
-}
 
 /**
  * This process's place at one key: who waits here, first in, first out, the lease that one of them holds, and the
@@ -252,7 +221,7 @@ export class KeyLine implements WaitingLine {
     if (inbox.state === 'closed') await inbox.open(Math.min(COMMAND_TIMEOUT_MS, head.budget.leftMs));
     // an entry that is queued before its inbox listens would be skipped
     if (inbox.state === 'listening') return 0;
-    return (inbox.state === 'forbidden' ? DEAF_LOOK_MS : LONGEST_PAUSE_MS) * jitter();
+    return inbox.state === 'forbidden' ? lookWhenDeaf() : pauseAfterFailure(Infinity);
   }
 
   /** While others wait behind a hold of this process, a key that was taken away is found within a second. */
@@ -358,7 +327,7 @@ export class KeyLine implements WaitingLine {
     await this.context.backend
       .whenReady(Math.min(COMMAND_TIMEOUT_MS, head.budget.leftMs))
       .catch(() => undefined);
-    return Math.min(FIRST_PAUSE_MS * 1.5 ** failures, LONGEST_PAUSE_MS) * jitter();
+    return pauseAfterFailure(failures);
   }
 
   /** Leaves the store's queue once nobody waits here. */
@@ -412,14 +381,4 @@ export class KeyLine implements WaitingLine {
           retryable: true,
         });
   }
-}
-
-function jitter(): number {
-  return 0.75 + Math.random() * 0.5;
-}
-
-/** When to look again: soon after the holder's lease would end, and within the bound. */
-function lookAfter(holderRemainingMs: number): number {
-  if (holderRemainingMs < 0) return LOOK_MS;
-  return Math.max(LEAST_LOOK_MS, Math.min(holderRemainingMs + 1 + Math.random() * 9, LOOK_MS));
 }

@@ -2,8 +2,9 @@ import { FENCE_BLOCK } from '../backend/backend.js';
 import { LockBusyError, LockClosedError, StoreUnavailableError } from '../errors.js';
 import type { Budget } from './budget.js';
 import { Deadlines } from './deadlines.js';
-import { KeyLine, type LineContext } from './key-line.js';
+import { KeyLine } from './key-line.js';
 import { leaseMsOf, type Lease, type LeaseTerms } from './lease.js';
+import type { LineContext } from './line-context.js';
 import type { LockKey } from './lock-key.js';
 import { asFailure } from './store-failure.js';
 import { instant } from './validity.js';
@@ -107,7 +108,7 @@ export class LockLines {
     return line;
   }
 
-  #emptied(line: KeyLine): void {
+  #emptied(line: { readonly key: LockKey }): void {
     if (this.#lines.get(line.key.full) === line) this.#lines.delete(line.key.full);
     this.#tellIfIdle();
   }

@@ -120,7 +120,7 @@ export class LockManager implements HandleOwner {
     try {
       return this.#acquire(lockKeys(key, this.#prefix), resolveLockOptions(options, this.#defaults));
     } catch (error) {
-      return Promise.reject(error as Error);
+      return Promise.reject(error);
     }
   }
 

@@ -34,7 +34,7 @@ describe('locks when the network or the server fails', () => {
     const { locks, count } = await startLocks(server.url);
     const control = server.client();
     await control.call('CLIENT', 'PAUSE', '1500', 'ALL');
-    await expect(locks.acquire('k', { ttl: 600, waitTimeout: 400 })).rejects.toMatchObject({
+    await expect(locks.acquire('k', { ttl: '30s', waitTimeout: 400 })).rejects.toMatchObject({
       code: 'STORE_UNAVAILABLE',
       outcome: 'unknown',
     });

@@ -320,16 +320,16 @@ describe('waiting for a lock', () => {
     it('gives way to a waiting process', async () => {
       const { locks } = await startLocks(server.url);
       const other = await startLocks(server.url);
-      let busy = true;
+      const enough = new AbortController();
       const loop = Array.from({ length: 4 }, async () => {
-        while (busy) await locks.withLock('k', () => sleep(1), { waitTimeout: '20s' });
+        while (!enough.signal.aborted) await locks.withLock('k', () => sleep(1), { waitTimeout: '20s' });
       });
       for (let n = 0; n < 5; n++) {
         const askedAt = performance.now();
         await other.locks.withLock('k', () => undefined, { waitTimeout: '10s' });
         expect(performance.now() - askedAt).toBeLessThan(2_000);
       }
-      busy = false;
+      enough.abort();
       await Promise.all(loop);
     });
 

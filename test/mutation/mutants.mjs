@@ -307,8 +307,8 @@ const locks = [
     file: 'lib/lock/grant-clock.ts',
     find: 'return left >= PASSED_ON_LEASE_MS / 4 ? since : undefined;',
     replace: 'return receivedAt;',
-    specs: ['test/fault/lock-waiting.spec.ts'],
-    tests: 'does not start on a stale lease',
+    specs: ['test/unit/lock-grant-clock.spec.ts'],
+    tests: 'is not believed when the process was stopped',
   },
   {
     name: 'a free key goes to whoever waits first (acquire looks at the queue)',

@@ -27,9 +27,9 @@ const [, , lockUrl, ledgerUrl, name] = process.argv;
 async function main(): Promise<void> {
   const { locks } = await startLocks(lockUrl!, { startWithinMs: 2_000 });
   const ledger = new Redis(ledgerUrl!);
-  let running = true;
+  const calm = new AbortController();
   const timeouts: string[] = [];
-  process.on('message', () => (running = false));
+  process.on('message', () => calm.abort());
 
   const section = async (): Promise<boolean> => {
     const id = randomUUID();
@@ -58,7 +58,7 @@ async function main(): Promise<void> {
   process.send?.({ ready: name });
   await Promise.all(
     Array.from({ length: 4 }, async () => {
-      while (running) await section();
+      while (!calm.signal.aborted) await section();
       // everything is calm again: whoever still waits must be served
       while (!(await section()));
     }),
