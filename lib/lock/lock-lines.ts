@@ -76,9 +76,8 @@ export class LockLines {
     return this.#lines.get(lease.key.full)?.handOff(lease) ?? false;
   }
 
-  /** @param leave is called before the lease leaves this process: the watchdog lets go of it. */
-  free(lease: Lease, leave: () => void): ReturnType<KeyLine['free']> {
-    return this.#lineOf(lease.key).free(lease, leave);
+  free(lease: Lease): ReturnType<KeyLine['free']> {
+    return this.#lineOf(lease.key).free(lease);
   }
 
   giveBack(lease: Lease): void {
