@@ -230,9 +230,7 @@ export class LockManager implements HandleOwner {
       return this.#hold(key, options, budget).then((hold) => this.#handle([hold], budget));
     }
     // the usual way, kept free of anything that it does not need
-    return this.#lines
-      .acquire(key, options, budget)
-      .then((lease) => this.#handle([new Hold(lease, lease.fencingToken)], budget));
+    return this.#lines.acquire(key, options, budget, (lease) => this.#handle([rootHold(lease)], budget));
   }
 
   #handle(holds: readonly Hold[], budget: Budget): LockHandle {
@@ -262,8 +260,7 @@ export class LockManager implements HandleOwner {
       const nested = await nestedHold(parent, budget, this.#closed.signal);
       if (nested) return nested;
     }
-    const lease = await this.#lines.acquire(key, terms, budget);
-    return new Hold(lease, lease.fencingToken);
+    return this.#lines.acquire(key, terms, budget, rootHold);
   }
 
   #parentOf(key: LockKey, { reentrant }: ResolvedLockOptions): Hold | undefined {
@@ -371,4 +368,8 @@ export class LockManager implements HandleOwner {
       .finally(() => this.#work.delete(tracked));
     this.#work.add(tracked);
   }
+}
+
+function rootHold(lease: Lease): Hold {
+  return new Hold(lease, lease.fencingToken);
 }
