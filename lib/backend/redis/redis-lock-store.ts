@@ -233,24 +233,18 @@ export class RedisLockStore implements LockStore {
   ): Promise<T> {
     this.batcher.flush();
     this.batcher.began();
-    const answer = this.runner.run(
+    if (token !== undefined) this.tries.began(token, carrier);
+    const settled = (error?: StoreUnavailableError): void => {
+      this.batcher.ended();
+      const isKnown = !error || error.outcome === 'notApplied';
+      if (token !== undefined && isKnown) this.tries.answered(token, carrier);
+    };
+    return this.runner.run(
       this.connection.isCluster ? cluster : single,
       [lock, queueKey(lock), fenceKey(lock)],
       args,
-      { timeoutMs, about: key, carrier },
-    );
-    if (token !== undefined) this.tries.began(token, carrier);
-    return answer.then(
-      (reply) => {
-        this.batcher.ended();
-        if (token !== undefined) this.tries.answered(token, carrier);
-        return decode(reply);
-      },
-      (error: StoreUnavailableError) => {
-        this.batcher.ended();
-        if (token !== undefined && error.outcome === 'notApplied') this.tries.answered(token, carrier);
-        throw error;
-      },
+      { timeoutMs, about: key, carrier, settled },
+      decode,
     );
   }
 

@@ -2,6 +2,7 @@ import type { Redis } from 'ioredis';
 import { CommandTimeouts, type PendingCommand } from './command-timeouts.js';
 import type { CommandArgument, Connection } from './connection.js';
 import type { Script } from './script.js';
+import type { StoreUnavailableError } from '../../errors.js';
 import { isReplyError, timedOut, toStoreError } from './store-errors.js';
 
 /** What became of one command: which connection carried it, and whether Redis answered, be it too late. */
@@ -26,7 +27,12 @@ export interface RunOptions {
   carrier?: Carrier;
   /** Asks this node instead of the one that the keys lie on. */
   node?: Redis | undefined;
+  /** Told once, before the caller is: the answer came, or the error that it gets instead. */
+  settled?: (error?: StoreUnavailableError) => void;
 }
+
+/** Makes the answer of the reply. */
+type Decode<T> = (reply: unknown) => T;
 
 /** How ioredis says that a socket which is just closing, or a Cluster without nodes, took nothing. */
 const NEVER_SENT = /enableOfflineQueue options is false$/;
@@ -45,8 +51,22 @@ export class ScriptRunner {
     keys: readonly string[],
     args: readonly CommandArgument[],
     options: RunOptions,
+  ): Promise<unknown>;
+  run<T>(
+    script: Script,
+    keys: readonly string[],
+    args: readonly CommandArgument[],
+    options: RunOptions,
+    decode: Decode<T>,
+  ): Promise<T>;
+  run(
+    script: Script,
+    keys: readonly string[],
+    args: readonly CommandArgument[],
+    options: RunOptions,
+    decode: Decode<unknown> = asItIs,
   ): Promise<unknown> {
-    return this.execute('evalsha', [script.sha, keys.length, ...keys, ...args], options, script);
+    return this.execute('evalsha', [script.sha, keys.length, ...keys, ...args], options, decode, script);
   }
 
   /**
@@ -63,26 +83,32 @@ export class ScriptRunner {
 
   /** One plain command. */
   command(name: string, args: readonly CommandArgument[], options: RunOptions): Promise<unknown> {
-    return this.execute(name, args, options);
+    return this.execute(name, args, options, asItIs);
   }
 
-  private execute(
+  private execute<T>(
     name: string,
     args: readonly CommandArgument[],
-    { timeoutMs, about, buffers = false, carrier, node }: RunOptions,
+    { timeoutMs, about, buffers = false, carrier, node, settled }: RunOptions,
+    decode: Decode<T>,
     script?: Script,
-  ): Promise<unknown> {
+  ): Promise<T> {
     const { connection } = this;
-    if (!connection.isReady) return Promise.reject(connection.notReady(about));
     return new Promise((resolve, reject) => {
-      const sentAt = performance.now();
+      const fail = (error: StoreUnavailableError): void => {
+        if (expired) return;
+        settled?.(error);
+        reject(error);
+      };
       let expired = false;
+      if (!connection.isReady) return fail(connection.notReady(about));
+      const sentAt = performance.now();
       let fallback = script;
       const pending: PendingCommand = {
         expiresAt: sentAt + timeoutMs,
         expire: () => {
+          fail(timedOut(about, timeoutMs));
           expired = true;
-          reject(timedOut(about, timeoutMs));
           connection.unanswered(sentAt);
         },
       };
@@ -95,8 +121,15 @@ export class ScriptRunner {
       const answered = (reply: unknown): void => {
         connection.answered();
         if (carrier) carrier.answered = true;
+        if (expired) return;
         this.timeouts.remove(pending);
-        resolve(reply);
+        settled?.();
+        // here, not behind another promise: a lock waits for it
+        try {
+          resolve(decode(reply));
+        } catch (error) {
+          reject(error);
+        }
       };
       const failed = (error: Error): void => {
         const replied = isReplyError(error);
@@ -108,7 +141,7 @@ export class ScriptRunner {
           if (!expired && connection.isReady) return send('eval', [lua, ...args.slice(1)]);
           if (carrier) carrier.epoch = NOT_SENT;
           this.timeouts.remove(pending);
-          return reject(connection.notReady(about));
+          return fail(connection.notReady(about));
         }
         const sent = !NEVER_SENT.test(error.message);
         if (carrier) {
@@ -116,9 +149,13 @@ export class ScriptRunner {
           if (!replied) carrier.epoch = sent ? GONE : NOT_SENT;
         }
         this.timeouts.remove(pending);
-        reject(toStoreError(error, about, sent));
+        fail(toStoreError(error, about, sent));
       };
       send(name, args);
     });
   }
+}
+
+function asItIs(reply: unknown): unknown {
+  return reply;
 }
