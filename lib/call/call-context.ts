@@ -5,7 +5,9 @@ export const LOCK_PARAMS: unique symbol = Symbol.for('nestjs-redis-lock/lock-par
 export interface CallContext<A extends readonly any[] = any[], Body = any> {
   /**
    * The arguments of the method. Of an HTTP handler the request, the response and `next`: its own arguments
-   * are made by pipes, which run under the lock.
+   * are made by pipes, which run under the lock. Of a message what its transport passes (`[payload, context]`,
+   * `[client, payload]`), of a GraphQL field `[root, args, context, info]`; in a hybrid application that does not
+   * inherit its configuration, the handler's own. `data` is the payload in all of them.
    */
   args: A;
   /** Route params. */

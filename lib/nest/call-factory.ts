@@ -1,7 +1,8 @@
-import type { ExecutionContext } from '@nestjs/common';
+import type { ContextType, ExecutionContext } from '@nestjs/common';
 import { LOCK_PARAMS } from '../call/call-context.js';
 import type { CallContext } from './call-context.js';
 import type { GuardSpec } from './guard-spec.js';
+import { otherTransport } from './handler-kind.js';
 import { routeArguments, type RouteArgument, type RouteArguments } from './route-arguments.js';
 
 type Fields = { -readonly [K in keyof CallContext]?: CallContext[K] };
@@ -15,13 +16,40 @@ interface HttpRequest {
   user?: unknown;
 }
 
-/** The call as an HTTP handler's templates see it. */
-export function callFromHttp(context: ExecutionContext): CallContext {
-  return complete({
-    ...fromRequest(context.switchToHttp().getRequest<HttpRequest>()),
-    args: context.getArgs(),
-    context,
-  });
+/** What the context of a GraphQL request has, by Nest's own drivers. */
+interface GraphqlContext {
+  req?: HttpRequest;
+  user?: unknown;
+}
+
+/** The call as a handler's templates see it, whatever brought it. */
+export function callFromContext(context: ExecutionContext): CallContext {
+  return complete({ ...fieldsOf(context), args: context.getArgs(), context });
+}
+
+function fieldsOf(context: ExecutionContext): Fields {
+  switch (context.getType<ContextType | 'graphql'>()) {
+    case 'rpc': {
+      const rpc = context.switchToRpc();
+      return { data: rpc.getData<unknown>(), user: userOf(rpc.getContext<unknown>()) };
+    }
+    case 'ws': {
+      const ws = context.switchToWs();
+      return { data: ws.getData<unknown>(), user: userOf(ws.getClient<unknown>()) };
+    }
+    case 'graphql': {
+      const gql = context.getArgByIndex<GraphqlContext | undefined>(2);
+      const { headers = {}, user } = gql?.req ?? {};
+      return { data: context.getArgByIndex<unknown>(1), headers, user: user ?? gql?.user };
+    }
+    default:
+      return fromRequest(context.switchToHttp().getRequest<HttpRequest>());
+  }
+}
+
+/** What a guard of the application has put there. */
+function userOf(holder: unknown): unknown {
+  return (holder as { user?: unknown } | null | undefined)?.user;
 }
 
 /**
@@ -44,7 +72,12 @@ export function callFromArguments(spec: GuardSpec, args: readonly unknown[]): Ca
 
 /** What Nest knows of the parameters, read once: it is complete when the first call comes. */
 export function argumentsOf(spec: GuardSpec): RouteArguments {
-  return (spec.routeArguments ??= routeArguments(spec.prototype, spec.method));
+  return (spec.routeArguments ??= routeArguments(spec.prototype, spec.method, transportOf(spec)));
+}
+
+function transportOf({ prototype, method }: GuardSpec): ReturnType<typeof otherTransport> {
+  const handler: unknown = Reflect.get(prototype, method);
+  return typeof handler === 'function' ? otherTransport(handler) : undefined;
 }
 
 function complete(fields: Fields): CallContext {
@@ -65,7 +98,13 @@ function fromRequest(request: HttpRequest | null | undefined): Fields {
   return { params, query, body, headers, user };
 }
 
-const FIELD_OF = { param: 'params', query: 'query', body: 'body', headers: 'headers' } as const;
+const FIELD_OF = {
+  param: 'params',
+  query: 'query',
+  body: 'body',
+  headers: 'headers',
+  data: 'data',
+} as const;
 
 function place(fields: Fields, { kind, name, index }: RouteArgument, args: readonly unknown[]): void {
   if (!(kind in FIELD_OF)) return;

@@ -1,8 +1,9 @@
-import { defer, from, isObservable, lastValueFrom, mergeMap, Observable, of } from 'rxjs';
+import { defer, from, isObservable, mergeMap, Observable, of } from 'rxjs';
 import { processState } from '../process-state.js';
 import { argumentsOf, callFromArguments } from './call-factory.js';
 import { activeMark, isBare, type CallMark } from './call-mark.js';
 import { guardParts } from './guard-parts.js';
+import { collectedValue, Emissions } from './emissions.js';
 import { GUARD, type GuardSpec } from './guard-spec.js';
 import { answerSection, type GuardedSection } from './guarded-section.js';
 import { guardedStream } from './guarded-stream.js';
@@ -64,7 +65,7 @@ function enter(layer: Layer, target: Method, self: unknown, args: unknown[]): un
   return defer(() => {
     const section = sectionOf();
     return section.parts.idempotency
-      ? from(answerIdempotent(section))
+      ? toObservable(answerIdempotent(section))
       : guardedStream(section, (own) => toObservable(invoke(own)));
   });
 }
@@ -87,21 +88,19 @@ async function answerPlain(sectionOf: () => GuardedSection): Promise<unknown> {
   return guardedStream(section, () => work);
 }
 
-/** A record can only keep a value: an Observable's is its last. */
-function answerIdempotent(section: GuardedSection): Promise<unknown> {
+/** A record keeps a value: an Observable is waited for, and is given again as one when it had several. */
+async function answerIdempotent(section: GuardedSection): Promise<unknown> {
   const { spec, call, parts } = section;
   const idempotency = parts.idempotency;
   const inner: GuardedSection = {
     ...section,
-    invoke: async (mark) => {
-      const result = await section.invoke(mark);
-      return isObservable(result) ? lastValueFrom(result, { defaultValue: undefined }) : result;
-    },
+    invoke: async (mark) => collectedValue(await section.invoke(mark)),
   };
-  return answerSection(
+  const value = await answerSection(
     inner,
     idempotency && ((run) => idempotency.runner.handlePlain(idempotency.specFor(spec), call, run)),
   );
+  return value instanceof Emissions ? from(value) : value;
 }
 
 /** Runs the method itself inside a guarded call, and reports what it does. */

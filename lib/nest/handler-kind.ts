@@ -5,6 +5,7 @@ const PATH = 'path';
 const SSE = '__sse__';
 const RENDER = '__renderTemplate__';
 const GUARDS = '__guards__';
+const GRAPHQL_ROOT = 'graphql:resolver_type';
 /** `RequestMethod` of Nest. */
 const READ_ONLY_METHODS: ReadonlyMap<number, string> = new Map([
   [0, 'GET'],
@@ -12,11 +13,14 @@ const READ_ONLY_METHODS: ReadonlyMap<number, string> = new Map([
   [7, 'HEAD'],
 ]);
 
-const OTHER_TRANSPORTS: ReadonlyArray<{ key: string; name: string }> = [
+/** What calls a method other than HTTP. */
+export type Transport = 'microservice' | 'WebSocket' | 'GraphQL';
+
+const OTHER_TRANSPORTS: ReadonlyArray<{ key: string; name: Transport }> = [
   { key: 'microservices:pattern', name: 'microservice' },
   { key: 'microservices:handler_type', name: 'microservice' },
   { key: 'websockets:message_mapping', name: 'WebSocket' },
-  { key: 'graphql:resolver_type', name: 'GraphQL' },
+  { key: GRAPHQL_ROOT, name: 'GraphQL' },
   { key: 'graphql:resolve_property', name: 'GraphQL' },
   { key: 'graphql:resolve_reference', name: 'GraphQL' },
 ];
@@ -29,8 +33,14 @@ export function isRoute(method: object): boolean {
 }
 
 /** The transport other than HTTP that calls this method. */
-export function otherTransport(method: object): string | undefined {
+export function otherTransport(method: object): Transport | undefined {
   return OTHER_TRANSPORTS.find(({ key }) => has(key, method))?.name;
+}
+
+/** `Query`, `Mutation` or `Subscription` of a GraphQL root field. */
+export function graphqlRoot(method: object): string | undefined {
+  const type: unknown = Reflect.getMetadata(GRAPHQL_ROOT, method);
+  return typeof type === 'string' && ['Query', 'Mutation', 'Subscription'].includes(type) ? type : undefined;
 }
 
 export function isServerSentEvents(method: object): boolean {

@@ -8,6 +8,9 @@ import type { CallContext } from './call-context.js';
 import type { GuardedRun } from './guarded-run.js';
 import { HttpReplyChannel } from './http-reply-channel.js';
 import { HttpReplyPort } from './http-reply-port.js';
+import { isGraphql } from './graphql-request.js';
+import { GraphqlValuePort } from './graphql-value-port.js';
+import { graphqlRoot } from './handler-kind.js';
 import { recordKeyOf } from './idempotent-identity.js';
 import { changesNothing } from './idempotent-request.js';
 import { ValuePort } from './idempotent-value-port.js';
@@ -52,6 +55,20 @@ export class IdempotentHandler {
     }
   }
 
+  /** A message or a GraphQL field: its value is stored as JSON. A GraphQL query changes nothing and passes through. */
+  async handleMessage(
+    spec: IdempotentSpec,
+    context: ExecutionContext,
+    call: CallContext,
+    run: () => GuardedRun,
+  ): Promise<unknown> {
+    if (graphqlRoot(context.getHandler()) === 'Query') return run().value;
+    const port = isGraphql(context)
+      ? new GraphqlValuePort(context, spec.maxBodyBytes)
+      : new ValuePort(spec.maxBodyBytes);
+    return this.#once(spec, call, context, port, run);
+  }
+
   /** A call of a plain method: its value is stored as JSON. */
   handlePlain(spec: IdempotentSpec, call: CallContext, run: () => GuardedRun): Promise<unknown> {
     return this.#once(spec, call, undefined, new ValuePort(spec.maxBodyBytes), run);
@@ -67,7 +84,7 @@ export class IdempotentHandler {
     const recordKey = recordKeyOf(this.engine.keyPrefix, spec, call, context);
     if (recordKey === undefined) return run().value;
     const { ttlMs, leaseMs, onConcurrent, waitTimeoutMs, onStoreDown, isSuccess } = spec;
-    const fingerprint = fingerprintOf(spec.fingerprint, call);
+    const fingerprint = fingerprintOf(spec.fingerprint, compared(spec, call));
     const { value } = await runOnce(
       this.engine,
       { recordKey, fingerprint, ttlMs, leaseMs, onConcurrent, waitTimeoutMs, onStoreDown },
@@ -80,6 +97,13 @@ export class IdempotentHandler {
     );
     return value;
   }
+}
+
+/** Where there is no body, what was sent in its place is compared: a message, GraphQL's or a method's arguments. */
+function compared({ fingerprint }: IdempotentSpec, call: CallContext): CallContext {
+  if (call.body !== undefined || typeof fingerprint === 'function') return call;
+  const { data, args, context } = call;
+  return { ...call, body: data !== undefined || context ? data : args } as CallContext;
 }
 
 function bind<E, R>(onError: (error: E, call: CallContext) => R, call: CallContext): (error: E) => R {

@@ -1,5 +1,6 @@
 import type { ExecutionContext } from '@nestjs/common';
 import type { RoutePlace } from '../idempotency/record-key.js';
+import { graphqlPlace, graphqlRequest, isGraphql } from './graphql-request.js';
 
 /** What of Express's and Fastify's requests is read. */
 interface RequestLike {
@@ -34,7 +35,7 @@ export function changesNothing(context: ExecutionContext): boolean {
  * might hold itself: only the raw list tells that it was sent twice.
  */
 export function headerValues(context: ExecutionContext, header: string): string[] {
-  const request = requestOf(context);
+  const request = isGraphql(context) ? graphqlRequest<RequestLike>(context) : requestOf(context);
   const name = header.toLowerCase();
   const raw = request.raw?.rawHeaders ?? request.rawHeaders;
   if (!raw) return [request.headers[name] ?? []].flat();
@@ -47,6 +48,7 @@ export function headerValues(context: ExecutionContext, header: string): string[
  * @param requested the version that the request asked for, where the path does not tell it.
  */
 export function routePlace(context: ExecutionContext, requested?: unknown): RoutePlace {
+  if (isGraphql(context)) return graphqlPlace(context);
   const { method, params = {}, baseUrl = '', route, routeOptions, hosts } = requestOf(context);
   const [cls, handler] = [context.getClass(), context.getHandler()];
   const path =

@@ -6,11 +6,12 @@ import {
   type StoredError,
   type StoredReply,
 } from '../idempotency/stored-reply.js';
+import { Emissions } from './emissions.js';
 import { restoreHttpError, storeHttpError } from './http-reply-error.js';
 
 const OK = 200;
 
-/** Stores and replays plain values, as JSON: of services, cron jobs and queue processors. */
+/** Stores and replays plain values, as JSON: of messages, GraphQL fields, services, cron jobs and queue processors. */
 export class ValuePort implements ReplyPort {
   constructor(private readonly maxBodyBytes: number) {}
 
@@ -19,6 +20,7 @@ export class ValuePort implements ReplyPort {
   }
 
   store(value: unknown): { reply: StoredReply; value: unknown } {
+    if (value instanceof Emissions) return { reply: tombstone('several values were sent one by one'), value };
     const body = storeBody(value, this.maxBodyBytes);
     return { reply: 'kind' in body ? { kind: 'value', body } : tombstone(body.reason), value };
   }

@@ -14,6 +14,12 @@ export interface IdempotencyRunner {
     call: CallContext,
     run: () => GuardedRun,
   ): Promise<unknown>;
+  handleMessage(
+    spec: IdempotentSpec,
+    context: ExecutionContext,
+    call: CallContext,
+    run: () => GuardedRun,
+  ): Promise<unknown>;
   handlePlain(spec: IdempotentSpec, call: CallContext, run: () => GuardedRun): Promise<unknown>;
 }
 

@@ -44,7 +44,9 @@ export interface RedisLockModuleOptions {
   requireAtStartup?: boolean;
   shutdown?: {
     /**
-     * How long the sections in flight may take to finish when the application closes.
+     * How long the sections in flight may take to finish when the application closes, before they are aborted.
+     * It bounds what runs outside of HTTP requests (cron, queues, messages): Nest's HTTP server waits for its open
+     * requests first, without a limit of its own, and only then does this time begin.
      * @default '10s'
      */
     drainTimeout?: Duration | string;

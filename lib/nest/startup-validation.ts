@@ -6,6 +6,7 @@ import { collectLockOptions } from '../lock/lock-options.js';
 import { applicationEntry } from './application-registry.js';
 import { BARE, ownSpecs, prototypeChain, specOf, type GuardSpec } from './guard-spec.js';
 import { bindHolder, type Holder } from './holder.js';
+import { shadowingFaults } from './hidden-method.js';
 import { methodFaults, methodWarnings } from './method-validation.js';
 
 /** An object that was not made by Nest and was bound at start-up. */
@@ -31,12 +32,13 @@ export function validateApplication(modules: ModulesContainer, config: Applicati
         'Import RedisLockModule in the root module, and add other interceptors after the application was created',
     });
   }
+  const hasGlobalGuards = config.getGlobalGuards().length > 0 || config.getGlobalRequestGuards().length > 0;
   const bound: LateBound[] = [];
   const seen = new Set<object>();
   for (const { prototype, cls, instance, madeElsewhere } of guardables(modules)) {
     if (!seen.has(prototype)) {
       seen.add(prototype);
-      checkClass(modules, prototype, cls, faults);
+      checkClass(modules, prototype, cls, faults, hasGlobalGuards);
     }
     if (instance) faults.push(...shadowingFaults(prototype, instance));
     if (madeElsewhere) bound.push(...bindLate(modules, madeElsewhere, faults));
@@ -84,7 +86,13 @@ function* guardables(modules: ModulesContainer): Iterable<Guardable> {
   }
 }
 
-function checkClass(modules: ModulesContainer, prototype: object, cls: object, faults: ConfigFault[]): void {
+function checkClass(
+  modules: ModulesContainer,
+  prototype: object,
+  cls: object,
+  faults: ConfigFault[],
+  hasGlobalGuards: boolean,
+): void {
   const checked = new Set<string | symbol>();
   const chain = prototypeChain(prototype);
   for (const at of chain) {
@@ -96,7 +104,8 @@ function checkClass(modules: ModulesContainer, prototype: object, cls: object, f
       if (typeof method === 'function' && Reflect.getMetadata(BARE, method) === true) continue;
       const carried = specOf(method);
       if (carried !== undefined) {
-        checkMethod(modules, carried, method as object, cls, faults);
+        checkMethod(modules, carried, method as object, faults);
+        warn(methodWarnings(carried, method as object, cls, hasGlobalGuards));
       } else if (declaring === at) {
         faults.push({
           path: spec.label,
@@ -114,27 +123,18 @@ function checkClass(modules: ModulesContainer, prototype: object, cls: object, f
   }
 }
 
-/** A property of the object itself (an arrow function, say) hides the guarded method: it would run unlocked. */
-function shadowingFaults(prototype: object, instance: object): ConfigFault[] {
-  const specs = prototypeChain(prototype).flatMap((at) => [...(ownSpecs(at) ?? [])]);
-  return specs
-    .filter(([name]) => Object.hasOwn(instance, name) && specOf(Reflect.get(instance, name)) === undefined)
-    .map(([name, spec]) => ({
-      path: `${instance.constructor.name}.${String(name)}`,
-      message: `a property hides ${spec.label}, which is decorated: it would run unguarded. Make it a method and decorate it`,
-    }));
-}
-
 function checkMethod(
   modules: ModulesContainer,
   spec: GuardSpec,
   method: object,
-  cls: object,
   faults: ConfigFault[],
 ): void {
   faults.push(...methodFaults(spec, method));
   checkAgainstDefaults(modules, spec, faults);
-  for (const warning of methodWarnings(spec, method, cls)) new Logger('RedisLock').warn(warning);
+}
+
+function warn(warnings: readonly string[]): void {
+  for (const warning of warnings) new Logger('RedisLock').warn(warning);
 }
 
 /** The declarations again, now that the instance's defaults are known. */

@@ -187,6 +187,7 @@ describe.each(PLATFORMS)('idempotency keys on %s', (platform) => {
       for (const versioning of [
         { type: VersioningType.URI } as const,
         { type: VersioningType.HEADER, header: 'x-version' } as const,
+        { type: VersioningType.MEDIA_TYPE, key: 'v=' } as const,
       ]) {
         runs = 0;
         const http = await serve(OrdersController, { configure: (app) => app.enableVersioning(versioning) });
@@ -194,7 +195,10 @@ describe.each(PLATFORMS)('idempotency keys on %s', (platform) => {
         const send = (version: string, path: string) =>
           versioning.type === VersioningType.URI
             ? http.send(`/v${version}${path}`, { key })
-            : http.send(path, { key, headers: { 'x-version': version } });
+            : http.send(path, {
+                key,
+                headers: { 'x-version': version, accept: `application/json;v=${version}` },
+              });
         const targets = [
           ['1', '/orders/a/pay'],
           ['1', '/orders/b/pay'],

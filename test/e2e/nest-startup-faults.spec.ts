@@ -12,9 +12,10 @@ import {
   Sse,
   type ModuleMetadata,
 } from '@nestjs/common';
+import { Mutation, ResolveField, Resolver, Subscription } from '@nestjs/graphql';
 import { EventPattern, MessagePattern } from '@nestjs/microservices';
 import { Test, type TestingModule } from '@nestjs/testing';
-import { SubscribeMessage, WebSocketGateway } from '@nestjs/websockets';
+import { SubscribeMessage } from '@nestjs/websockets';
 import { of, type Observable } from 'rxjs';
 import { isRedisLockError } from '../../lib/errors.js';
 import { DistributedLock } from '../../lib/nest/decorators/distributed-lock.decorator.js';
@@ -167,38 +168,81 @@ describe('a start-up fails, and names class and method, when', () => {
     );
   });
 
-  it('a microservice, WebSocket or GraphQL handler carries a decorator', async () => {
-    const Resolver = (): MethodDecorator => (_target, _key, descriptor: PropertyDescriptor) => {
-      Reflect.defineMetadata('graphql:resolver_type', 'Mutation', descriptor.value as object);
-    };
+  it('N29: a property hides a decorated method of a request-scoped or transient object: it is never made', async () => {
+    for (const scope of [Scope.REQUEST, Scope.TRANSIENT]) {
+      @Injectable({ scope })
+      class Arrow extends Orders {
+        override pay = async (id: string): Promise<string> => id;
+      }
+      const module = await start(withModule({ providers: [Arrow] }));
+      await expect(module.resolve(Arrow)).rejects.toMatchObject({
+        code: 'LOCK_CONFIG',
+        message: expect.stringMatching(/^Arrow\.pay: a property hides Orders\.pay/),
+      });
+    }
+  });
+
+  it('a microservice, WebSocket or GraphQL handler asks for what a message has not', async () => {
+    @Resolver()
     class Handlers {
       @MessagePattern('pay')
-      @DistributedLock('lock:1')
-      async message(): Promise<void> {}
+      @DistributedLock('lock:<body.id>')
+      message(): number {
+        return 1;
+      }
 
-      @DistributedLock('lock:1')
+      @Idempotent({ header: 'X-Request-Id' })
       @EventPattern('paid')
       async event(_data: unknown): Promise<void> {}
 
-      @Resolver()
-      @Idempotent({ key: '<args.0>' })
-      async resolver(): Promise<void> {}
-    }
-    Controller()(Handlers);
-    const message = await failure(withModule({ controllers: [Handlers] }));
-    expect(message).toMatch(/Handlers\.message: is a microservice handler: @DistributedLock/);
-    expect(message).toMatch(/Handlers\.event: is a microservice handler/);
-    expect(message).toMatch(/Handlers\.resolver: is a GraphQL handler: @Idempotent/);
+      @MessagePattern('reply')
+      @Idempotent({ key: 'r:<data.id>', inFlightReply: () => 'SUCCESS' })
+      async reply(): Promise<void> {}
 
-    @WebSocketGateway()
-    class Gateway {
-      @SubscribeMessage('pay')
+      @Mutation(() => String)
+      @Idempotent({ key: 'm:<params.id>' })
+      async mutation(): Promise<void> {}
+
+      @ResolveField(() => String)
+      @Idempotent()
+      async field(): Promise<void> {}
+
+      @Subscription(() => String)
       @DistributedLock('lock:1')
-      async pay(): Promise<void> {}
+      subscription(): string {
+        return '';
+      }
+
+      @MessagePattern('fine')
+      @Idempotent({ key: 'f:<id>:<data.a>:<user.id>' })
+      @DistributedLock('lock:<args.0.id>')
+      fine(): string {
+        return '';
+      }
+
+      @Mutation(() => String)
+      @Idempotent({ scope: '<headers.x-user>' })
+      fineToo(): string {
+        return '';
+      }
+
+      @SubscribeMessage('pay')
+      @Idempotent()
+      socket(): void {}
     }
-    expect(await failure(withModule({ providers: [Gateway] }))).toMatch(
-      /Gateway\.pay: is a WebSocket handler/,
+    const message = await failure(withModule({ providers: [Handlers] }));
+    expect(message).toMatch(
+      /Handlers\.message: <body\.id> in '.*' cannot be found in a microservice handler/,
     );
+    expect(message).toMatch(
+      /Handlers\.event: is @Idempotent by a header, but a microservice handler has none/,
+    );
+    expect(message).toMatch(/Handlers\.reply: has an inFlightReply/);
+    expect(message).toMatch(/Handlers\.mutation: <params\.id> .* in a GraphQL handler/);
+    expect(message).toMatch(/Handlers\.field: is @Idempotent by a header, but a GraphQL handler has none/);
+    expect(message).toMatch(/Handlers\.subscription: is a GraphQL subscription/);
+    expect(message).toMatch(/Handlers\.socket: is @Idempotent by a header, but a WebSocket handler/);
+    expect(message).not.toMatch(/fine/);
   });
 
   it('a plain method is declared to return a value', async () => {

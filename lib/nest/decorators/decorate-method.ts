@@ -2,6 +2,7 @@ import { Inject } from '@nestjs/common';
 import { LockConfigError, type ConfigFault } from '../../errors.js';
 import { labelOf, specFor, type GuardSpec } from '../guard-spec.js';
 import { guardMethod, type Method } from '../guarded-method.js';
+import { shadowingFaults } from '../hidden-method.js';
 import { bindHolder, holderOf } from '../holder.js';
 import { getHolderToken } from '../tokens.js';
 
@@ -100,6 +101,9 @@ function injectHolder({ prototype, label }: GuardSpec, instance: string | undefi
       return holderOf(this, instance);
     },
     set(this: object, holder: unknown) {
+      // Nest sets this behind the constructor: request-scoped and transient objects can be looked at here only
+      const faults = shadowingFaults(prototype, this);
+      if (faults.length > 0) throw new LockConfigError(faults);
       bindHolder(this, instance, holder, this.constructor.name);
     },
   });
