@@ -81,6 +81,11 @@ export class TcpProxy {
     this.closeConnections();
   }
 
+  /** As {@link cut}, but what is open stays. */
+  refuseNew(): void {
+    this.closed = true;
+  }
+
   open(): void {
     this.closed = false;
   }
