@@ -125,7 +125,7 @@ export class Scene {
       ...terms,
       signal: undefined,
       waitTimeout: '25s',
-    } as LockOptions);
+    });
     const waiting = start(terms);
     waiting.catch(() => undefined);
     if (!isOwn) await this.queued(1);
