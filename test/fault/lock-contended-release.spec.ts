@@ -124,6 +124,21 @@ const SCENARIOS: Array<[string, (scene: Scene) => Promise<void>]> = [
     },
   ],
   [
+    'a detached branch that outlives its lock waits in line and takes it afresh, on a higher token',
+    async (scene) => {
+      let detached: Promise<number> | undefined;
+      const outer = await scene.section(async (lock) => {
+        await scene.crowd(lock);
+        const end = sleep(OVER_A_TURN_MS).then(() => lock.release());
+        detached = end.then(() =>
+          scene.locks.withLock('k', ({ fencingToken }) => fencingToken, { waitTimeout: '25s' }),
+        );
+        return lock.fencingToken;
+      });
+      expect(await detached).toBeGreaterThan(outer);
+    },
+  ],
+  [
     'a release that is never answered holds its caller for a second at most, and those behind are served',
     async (scene) => {
       const lock = await scene.take({ ttl: 4_000 });
