@@ -1,11 +1,13 @@
-import { Redis } from 'ioredis';
+import type { Redis } from 'ioredis';
 import { redisBackend, type RedisBackendOptions } from '../../lib/backend/redis/redis-backend.js';
-import { Child } from '../support/child.js';
 import { freePort } from '../support/free-port.js';
 import { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
 import { waitFor } from '../support/wait-for.js';
 import { closeBackends, lease, startBackend, storeError, TIMEOUT_MS } from './redis-fixture.js';
+
+/** For then(): whether it was fulfilled. */
+const settled = [() => true, () => false] as const;
 
 describe('the connection to Redis', () => {
   let server: RedisServer;
@@ -103,24 +105,53 @@ describe('the connection to Redis', () => {
     await waitFor(async () => (await clients()) === before, { what: 'our connection to be gone' });
   });
 
-  it.each([
-    ['after a hold', 'hold'],
-    ['with Redis down', 'down'],
-    ['with a clean-up still to do', 'clean-up'],
-    ['with its inbox open', 'inbox'],
-    ['with a server that has stopped answering', 'silent'],
-  ])('L33: once closed, nothing keeps the process alive: %s', async (_, scene) => {
-    const port = scene === 'down' ? await freePort() : server.port;
-    const child = Child.start('redis-exit.ts', { args: [`redis://127.0.0.1:${port}`, scene] });
-    if (scene === 'silent') {
-      await child.next({ type: 'started' });
-      server.pause();
-      child.send({ type: 'close' });
-    }
+  it('L30: a database that the user may not select yet counts once it may, on the same connection', async () => {
+    await redis.call('ACL', 'SETUSER', 'chooser', 'on', '>pw', '~*', '+@all', 'allchannels', '-select');
+    const proxy = await TcpProxy.start(server.port);
+    const backend = redisBackend({ redis: `redis://chooser:pw@127.0.0.1:${proxy.port}/5` });
     try {
-      expect(await child.exited).toEqual({ code: 0, signal: null });
+      const refused = await storeError(backend.start(TIMEOUT_MS));
+      expect(refused).toMatchObject({ retryable: false, message: expect.stringContaining('NOPERM') });
+      // ioredis's own, and the one that confirms it
+      await waitFor(async () => JSON.stringify(await redis.acl('LOG')).includes('"count",2'), {
+        what: 'two refusals',
+      });
+      proxy.refuseNew();
+      await redis.call('ACL', 'SETUSER', 'chooser', '+select');
+      await waitFor(() => backend.whenReady(TIMEOUT_MS).then(...settled), { what: 'the database' });
+      await backend.locks.acquire(lease('chosen'), TIMEOUT_MS);
+      expect(await server.client({ db: 5 }).exists('chosen')).toBe(1);
+      expect(await redis.exists('chosen')).toBe(0);
     } finally {
-      server.resume();
+      await backend.close();
+      await proxy.stop();
+    }
+  });
+
+  it.each([
+    ['the first word', undefined],
+    ['the ready check', 'info'],
+    ['the SELECT that confirms the database', 'select'],
+  ])('a connection on which nothing answers %s is given up for a new one', async (_, text) => {
+    const proxy = await TcpProxy.start(server.port);
+    const backend = redisBackend({ redis: `${proxy.url}/5` });
+    try {
+      const silent = (async () => {
+        // ioredis selects, too, before it asks for INFO
+        if (text === 'select') await proxy.requestSeen('info');
+        if (text) await proxy.requestSeen(text);
+        proxy.swallow();
+      })();
+      const started = storeError(backend.start(500));
+      await silent;
+      await started;
+      proxy.pass();
+      await backend.whenReady(15_000);
+      await backend.locks.acquire(lease(`after:${text}`), TIMEOUT_MS);
+      expect(await server.client({ db: 5 }).exists(`after:${text}`)).toBe(1);
+    } finally {
+      await backend.close();
+      await proxy.stop();
     }
   });
 

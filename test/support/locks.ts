@@ -1,4 +1,4 @@
-import { redisBackend } from '../../lib/backend/redis/redis-backend.js';
+import { redisBackend, type RedisSource } from '../../lib/backend/redis/redis-backend.js';
 import type { LockEvent, LockOptions } from '../../lib/lock/lock.js';
 import { LockManager } from '../../lib/lock/lock-manager.js';
 import { resolveLockOptions } from '../../lib/lock/lock-options.js';
@@ -15,7 +15,7 @@ export interface TestLocks {
 const open = new Set<TestLocks>();
 
 export async function startLocks(
-  redis: string,
+  redis: RedisSource,
   options: { defaults?: LockOptions; keyPrefix?: string; startWithinMs?: number } = {},
 ): Promise<TestLocks> {
   const backend = redisBackend({ redis });

@@ -13,8 +13,13 @@ export type Fault =
   | { kind: 'dropAndClose'; times: number }
   /** Bytes vanish; the connection stays. */
   | { kind: 'swallow' }
+  /** This share of what arrives vanishes; the connection stays. */
+  | { kind: 'lose'; share: number; random: () => number }
   /** After so many bytes, counted over all connections, the connection that carried the last closes. */
   | { kind: 'closeAfter'; bytes: number };
+
+/** `messages`: the connections that subscribe; `commands`: the others. */
+export type Kind = 'messages' | 'commands';
 
 const PASS: Fault = { kind: 'pass' };
 
@@ -26,6 +31,7 @@ export class TcpProxy {
   private readonly pairs = new Set<Pair>();
   private readonly watchers = new Set<{ text: string; resolve: () => void }>();
   private closed = false;
+  private kind: Kind | undefined;
   private chaosTimer?: NodeJS.Timeout;
 
   private constructor(
@@ -70,6 +76,17 @@ export class TcpProxy {
     this.set({ kind: 'swallow' }, direction);
   }
 
+  /** Loses a share of the replies, or messages, whole: Redis writes each at once. */
+  lose(share: number, seed = 1): void {
+    this.set({ kind: 'lose', share, random: seededRandom(seed) }, 'down');
+  }
+
+  /** Limits faults to one kind of connections, until {@link calm}. */
+  only(kind: Kind): this {
+    this.kind = kind;
+    return this;
+  }
+
   /** Closes the connection once `bytes` more have passed in this direction. */
   closeAfterBytes(bytes: number, direction: Direction = 'down'): void {
     this.set({ kind: 'closeAfter', bytes }, direction);
@@ -81,13 +98,18 @@ export class TcpProxy {
     this.closeConnections();
   }
 
+  /** As {@link cut}, but what is open stays. */
+  refuseNew(): void {
+    this.closed = true;
+  }
+
   open(): void {
     this.closed = false;
   }
 
   /** Closes every connection; new ones are served. */
   closeConnections(): void {
-    for (const pair of this.pairs) pair.close();
+    for (const pair of this.pairs) if (this.concerns(pair)) pair.close();
   }
 
   /** Resolves when a client sends bytes that contain this text, from now on. */
@@ -127,12 +149,14 @@ export class TcpProxy {
   /** Ends {@link chaos} and lets everything through. */
   calm(): void {
     clearTimeout(this.chaosTimer);
+    this.kind = undefined;
     this.open();
     this.pass();
   }
 
   async stop(): Promise<void> {
     clearTimeout(this.chaosTimer);
+    this.kind = undefined;
     this.cut();
     await new Promise<void>((resolve) => this.server.close(() => resolve()));
   }
@@ -150,6 +174,7 @@ export class TcpProxy {
     const pair = new Pair(client, connect(this.targetPort, '127.0.0.1'), () => this.pairs.delete(pair));
     this.pairs.add(pair);
     pair.onData('up', (chunk) => {
+      pair.subscribes ||= chunk.includes('\r\nsubscribe\r\n');
       for (const watcher of this.watchers) {
         if (!chunk.includes(watcher.text)) continue;
         this.watchers.delete(watcher);
@@ -160,14 +185,21 @@ export class TcpProxy {
     pair.onData('down', (chunk) => this.handle(pair, 'down', chunk));
   }
 
+  private concerns(pair: Pair): boolean {
+    return !this.kind || pair.subscribes === (this.kind === 'messages');
+  }
+
   private handle(pair: Pair, direction: Direction, chunk: Buffer): void {
-    const fault = this.faults[direction];
+    const fault = this.concerns(pair) ? this.faults[direction] : PASS;
     switch (fault.kind) {
       case 'pass':
         return pair.forward(direction, chunk, 0);
       case 'delay':
         return pair.forward(direction, chunk, fault.ms);
       case 'swallow':
+        return;
+      case 'lose':
+        if (fault.random() >= fault.share) pair.forward(direction, chunk, 0);
         return;
       case 'dropAndClose':
         fault.times -= 1;
@@ -187,6 +219,8 @@ export class TcpProxy {
 
 /** One proxied connection. */
 class Pair {
+  /** The client has sent SUBSCRIBE. */
+  subscribes = false;
   private readonly sockets: Record<Direction, { from: Socket; to: Socket }>;
   /** When the last byte queued in this direction is due: later bytes never overtake it. */
   private readonly dueAt: Record<Direction, number> = { up: 0, down: 0 };

@@ -7,6 +7,8 @@ import { isRefusal, toStoreError } from './store-errors.js';
 /** Nothing at all was answered for this long, with commands waiting: the connection is taken for dead. */
 const STUCK_AFTER_MS = 3_000;
 const REOPEN_AFTER_MS = 1_000;
+/** A SELECT that was refused is asked again: the rights of the user may have been mended. */
+const SELECT_AGAIN_MS = 1_000;
 const CLOSE_LIMIT_MS = 1_000;
 
 /** What a command may carry. */
@@ -41,6 +43,8 @@ export class Connection {
   private lastAnswerAt = 0;
   private readyAt = 0;
   private reopenTimer: NodeJS.Timeout | undefined;
+  /** Bounds what is asked before the connection counts, or asks it again. */
+  private greetingTimer: NodeJS.Timeout | undefined;
 
   constructor(
     source: RedisSource | undefined,
@@ -51,6 +55,7 @@ export class Connection {
     this.keyPrefix = keyPrefix;
     this.isCluster = isCluster(client);
     client.on('error', (error: Error) => this.failed(error));
+    if (!isCluster(client)) client.on('connect', () => this.expectGreeting(client));
     client.on('ready', () => (isCluster(client) ? this.connectNodes(client) : this.selectDatabase(client)));
     client.on('close', () => this.becameClosed());
     client.on('end', () => this.ended());
@@ -178,6 +183,7 @@ export class Connection {
     if (this.closed) return;
     this.closed = true;
     clearTimeout(this.reopenTimer);
+    clearTimeout(this.greetingTimer);
     for (const waiter of [...this.waiters]) waiter.reject(this.closedError());
     const { status } = this.client;
     if (!this.opened || status === 'end') return;
@@ -203,6 +209,11 @@ export class Connection {
     });
   }
 
+  /** A server that takes the connection and answers nothing would keep it for ever. */
+  private expectGreeting(client: Redis): void {
+    this.inAWhile(STUCK_AFTER_MS, () => client.disconnect(true));
+  }
+
   /**
    * ioredis goes on in database 0 when SELECT is refused, and only reports it: locks would be taken where nobody
    * else looks. So the connection counts once its database is confirmed.
@@ -211,21 +222,35 @@ export class Connection {
     const { epoch } = this;
     const database = client.options.db ?? 0;
     if (database === 0) return this.becameReady();
+    const isCurrent = (): boolean => epoch === this.epoch && client.status === 'ready' && !this.closed;
+    this.expectGreeting(client);
     this.send('select', [database], false).then(
       () => {
-        if (epoch === this.epoch && client.status === 'ready') this.becameReady();
+        if (isCurrent()) this.becameReady();
       },
-      // without an answer the connection closed: the next one is asked again
-      (error: Error) => this.failed(error),
+      (error: Error) => {
+        this.failed(error);
+        // without an answer the connection closed: the next one is asked
+        if (isCurrent()) this.inAWhile(SELECT_AGAIN_MS, () => this.selectDatabase(client));
+      },
     );
   }
 
+  private inAWhile(ms: number, then: () => void): void {
+    clearTimeout(this.greetingTimer);
+    if (this.closed) return;
+    this.greetingTimer = outsideCallChain(() => setTimeout(then, ms));
+    this.greetingTimer.unref();
+  }
+
   private becameClosed(): void {
+    clearTimeout(this.greetingTimer);
     this.usable = false;
     this.currentEpoch++;
   }
 
   private becameReady(): void {
+    clearTimeout(this.greetingTimer);
     this.usable = true;
     this.lastError = undefined;
     this.readyAt = performance.now();
