@@ -16,5 +16,6 @@ module.exports = {
     '^(\\.{1,2}/.*)\\.js$': '$1',
   },
   testTimeout: 30_000,
-  maxWorkers: 2,
+  // most of them wait, for servers, processes and leases: more than the cores of a small machine
+  maxWorkers: 4,
 };

@@ -69,8 +69,9 @@ export class KeyLine implements WaitingLine {
     const isFirst = this.#queue.size === 0 && !this.#lease;
     this.#queue.enter(waiter);
     if (!isFirst) this.#contended(waiter);
-    if (this.#lease) this.#checkHolder();
-    else this.#serve();
+    if (!this.#lease) return this.#serve();
+    this.#checkHolder();
+    this.#listenSoon();
   }
 
   /** A waiter gave up. */
@@ -126,7 +127,9 @@ export class KeyLine implements WaitingLine {
   free(lease: Lease): Promise<LeaseRelease> {
     const isCurrent = this.#lease === lease;
     const next = this.#queue.head;
-    if (isCurrent && next && lease.minHoldLeftMs === 0) {
+    // without an inbox that listens it must not stand in the store's queue: it would miss its grant
+    const listens = this.context.backend.locks.inbox.state === 'listening';
+    if (isCurrent && next && listens && lease.minHoldLeftMs === 0) {
       const work = this.#giveWay(lease, next);
       this.context.background(work);
       return within(work, ANSWER_WITHIN_MS, 'unanswered');
@@ -219,6 +222,12 @@ export class KeyLine implements WaitingLine {
     // an entry that is queued before its inbox listens would be skipped
     if (inbox.state === 'listening') return 0;
     return inbox.state === 'forbidden' ? lookWhenDeaf() : pauseAfterFailure(Infinity);
+  }
+
+  /** Who waits behind a hold of this process will be queued when it gives way, and must be told of its turn. */
+  #listenSoon(): void {
+    const { inbox } = this.context.backend.locks;
+    if (inbox.state === 'closed') this.context.background(inbox.open(COMMAND_TIMEOUT_MS));
   }
 
   /** While others wait behind a hold of this process, a key that was taken away is found within a second. */

@@ -1,5 +1,6 @@
 import { closeAllLocks, startLocks } from '../support/locks.js';
 import { seededRandom } from '../support/random.js';
+import { RedisCluster } from '../support/redis-cluster.js';
 import { RedisServer } from '../support/redis-server.js';
 import { endOf, sleep } from '../support/scene.js';
 import { SectionWorkers } from '../support/section-workers.js';
@@ -129,4 +130,36 @@ describe('several keys under contention', () => {
     expect(await lock.release()).toBe('released');
     await nothingLeft();
   });
+
+  it('on a Cluster, over many slots: opposite orders from two processes, no deadlock, nothing left', async () => {
+    const cluster = await RedisCluster.start();
+    try {
+      const processes = await Promise.all([startLocks(cluster.client()), startLocks(cluster.client())]);
+      const inside = new Set<string>();
+      await Promise.all(
+        Array.from({ length: 120 }, (_, n) => {
+          const keys = n % 3 === 0 ? ['x', 'y', 'z'] : n % 3 === 1 ? ['z', 'x'] : ['y', 'z'];
+          return processes[n % 2]!.locks.withLock(
+            keys,
+            async () => {
+              for (const key of keys) {
+                expect(inside.has(key)).toBe(false);
+                inside.add(key);
+              }
+              await sleep(1);
+              for (const key of keys) inside.delete(key);
+            },
+            { waitTimeout: '60s' },
+          );
+        }),
+      );
+      const application = cluster.client();
+      for (const key of ['x', 'y', 'z']) {
+        await waitFor(async () => (await application.exists(key)) === 0, { what: `${key} to go` });
+      }
+      await closeAllLocks();
+    } finally {
+      await cluster.stop();
+    }
+  }, 90_000);
 });
