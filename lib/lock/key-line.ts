@@ -123,30 +123,21 @@ export class KeyLine implements WaitingLine {
   }
 
   /** The last hold of a lease ended: it goes back to the store, which passes it on to the next process. */
-  async free(lease: Lease, leave: () => void): Promise<LeaseRelease> {
-    if (this.#lease !== lease) {
-      leave();
-      return this.#release(lease).finally(() => this.#forgetIfEmpty());
-    }
+  free(lease: Lease): Promise<LeaseRelease> {
+    const isCurrent = this.#lease === lease;
     const next = this.#queue.head;
-    leave();
-    if (next && lease.minHoldLeftMs === 0) {
+    if (isCurrent && next && lease.minHoldLeftMs === 0) {
       const work = this.#giveWay(lease, next);
       this.context.background(work);
       return within(work, ANSWER_WITHIN_MS, 'unanswered');
     }
-    try {
-      return await this.#release(lease);
-    } finally {
-      this.#rest(lease);
-    }
-  }
-
-  async #release(lease: Lease): Promise<LeaseRelease> {
     lease.beginRelease();
-    const release = await this.context.releaser.release(lease);
-    this.#queue.wake();
-    return release;
+    return this.context.releaser.release(lease).then((release) => {
+      this.#queue.wake();
+      if (isCurrent) this.#rest(lease);
+      else this.#forgetIfEmpty();
+      return release;
+    });
   }
 
   async #giveWay(lease: Lease, head: Waiter): Promise<LeaseRelease> {
@@ -178,16 +169,22 @@ export class KeyLine implements WaitingLine {
   #serve(): void {
     if (this.#serving || this.#lease || this.#queue.size === 0) return;
     this.#serving = true;
-    void this.#ask().finally(() => {
+    void this.#ask();
+  }
+
+  async #ask(): Promise<void> {
+    try {
+      await this.#askUntilHeld();
+    } finally {
       this.#serving = false;
       // somebody may have come since the line was found empty
       this.#serve();
       this.#forgetIfEmpty();
-    });
+    }
   }
 
   /** Asks for the head of the line until somebody holds the key or nobody waits. One question at a time. */
-  async #ask(): Promise<void> {
+  async #askUntilHeld(): Promise<void> {
     const { clock, backend } = this.context;
     const { inbox } = backend.locks;
     let lookAt = this.#waitsForMessage ? clock.monotonic() + LOOK_MS : 0;
@@ -239,7 +236,7 @@ export class KeyLine implements WaitingLine {
   }
 
   /** One question. A grant is handed to the head of the line before this returns. */
-  async #askFor(head: Waiter, queue: boolean): Promise<AcquireReply | StoreUnavailableError> {
+  #askFor(head: Waiter, queue: boolean): Promise<AcquireReply | StoreUnavailableError> {
     const { backend, clock, events } = this.context;
     const { terms } = head;
     const token = (this.#token ??= this.context.tokens.next());
@@ -247,24 +244,25 @@ export class KeyLine implements WaitingLine {
     this.#askedAt = sentAt.monotonic;
     this.#queued ||= queue;
     this.#askedLeaseMs = Math.max(this.#askedLeaseMs, leaseMsOf(terms));
-    try {
-      const answer = await backend.locks.acquire(
-        { key: this.key.full, token, leaseMs: leaseMsOf(terms), ttlMs: terms.ttlMs, queue },
-        Math.max(1, Math.min(COMMAND_TIMEOUT_MS, Math.ceil(head.budget.leftMs))),
-      );
-      this.#lastAnswer = 'busy';
-      this.#remember(sentAt, answer.time);
-      if (answer.status === 'granted') this.#begin(answer.fencingToken, sentAt, leaseMsOf(terms), head);
-      return answer;
-    } catch (error) {
-      const failure = asFailure(error, this.key);
-      if (failure.outcome === 'unknown') this.#doubtful = true;
-      this.#lastAnswer = failure;
-      events.emit('unavailable', () => ({ key: this.key.name, error: failure }));
-      return failure;
-    } finally {
-      this.#askedAt = undefined;
-    }
+    const request = { key: this.key.full, token, leaseMs: leaseMsOf(terms), ttlMs: terms.ttlMs, queue };
+    const timeoutMs = Math.max(1, Math.min(COMMAND_TIMEOUT_MS, Math.ceil(head.budget.leftMs)));
+    return backend.locks.acquire(request, timeoutMs).then(
+      (answer) => {
+        this.#askedAt = undefined;
+        this.#lastAnswer = 'busy';
+        this.#remember(sentAt, answer.time);
+        if (answer.status === 'granted') this.#begin(answer.fencingToken, sentAt, leaseMsOf(terms), head);
+        return answer;
+      },
+      (error: unknown) => {
+        this.#askedAt = undefined;
+        const failure = asFailure(error, this.key);
+        if (failure.outcome === 'unknown') this.#doubtful = true;
+        this.#lastAnswer = failure;
+        events.emit('unavailable', () => ({ key: this.key.name, error: failure }));
+        return failure;
+      },
+    );
   }
 
   /** Takes up a grant that was heard, if its lease can still be believed; else asking takes it up. */

@@ -35,18 +35,19 @@ export class LeaseReleaser {
   ) {}
 
   /** Gives a lease back that its last hold ended. Never rejects. */
-  async release(lease: Lease): Promise<LeaseRelease> {
+  release(lease: Lease): Promise<LeaseRelease> {
     const startedAt = performance.now();
     // a command's own time-out bounds the first answer: only behind a failed one is a timer needed
-    const answer = await this.#try(lease, COMMAND_TIMEOUT_MS);
-    if (typeof answer !== 'string' && (answer.retryable || answer.outcome === 'unknown')) {
-      const retried = this.#retry(lease);
-      this.background(retried);
-      return within(retried, Math.max(0, ANSWER_WITHIN_MS - (performance.now() - startedAt)), 'unanswered');
-    }
-    this.#abandonIfDoubtful(lease);
-    if (answer === 'released') return answer;
-    return typeof answer === 'string' ? 'taken' : 'unanswered';
+    return this.#try(lease, COMMAND_TIMEOUT_MS).then((answer) => {
+      if (typeof answer !== 'string' && (answer.retryable || answer.outcome === 'unknown')) {
+        const retried = this.#retry(lease);
+        this.background(retried);
+        return within(retried, Math.max(0, ANSWER_WITHIN_MS - (performance.now() - startedAt)), 'unanswered');
+      }
+      this.#abandonIfDoubtful(lease);
+      if (answer === 'released') return answer;
+      return typeof answer === 'string' ? 'taken' : 'unanswered';
+    });
   }
 
   /**
@@ -104,18 +105,16 @@ export class LeaseReleaser {
     return release;
   }
 
-  async #try(
+  #try(
     lease: Lease,
     timeoutMs: number,
     keepMs = lease.minHoldLeftMs,
   ): Promise<'released' | 'gone' | 'foreign' | StoreUnavailableError> {
     const { key, token } = lease;
-    try {
-      const request = { key: key.full, token, keepMs, ttlMs: lease.terms.ttlMs };
-      return await this.store.release(request, Math.max(1, timeoutMs));
-    } catch (error) {
-      return asFailure(error, key);
-    }
+    const request = { key: key.full, token, keepMs, ttlMs: lease.terms.ttlMs };
+    return this.store
+      .release(request, Math.max(1, timeoutMs))
+      .catch((error: unknown) => asFailure(error, key));
   }
 
   /** A late copy of an unanswered acquire could still be applied: it must not keep the key. */

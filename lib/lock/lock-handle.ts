@@ -143,10 +143,12 @@ export class LockHandle implements ChainedLock, LeaseListener {
     return (this.#end = HANDED_OFF);
   }
 
-  async #endAlone(lease: Lease, isLast: boolean): Promise<HoldEnd> {
-    const end = isLast ? await this.#free(lease) : RELEASED;
-    this.owner.ended(this);
-    return end;
+  #endAlone(lease: Lease, isLast: boolean): Promise<HoldEnd> {
+    if (!isLast) {
+      this.owner.ended(this);
+      return Promise.resolve(RELEASED);
+    }
+    return this.#free(lease, () => this.owner.ended(this));
   }
 
   async #endHolds(): Promise<HoldEnd> {
@@ -170,10 +172,12 @@ export class LockHandle implements ChainedLock, LeaseListener {
     return hold.end();
   }
 
-  async #free(lease: Lease): Promise<HoldEnd> {
-    const answer = await this.owner.free(lease);
-    if (answer === 'released') return RELEASED;
-    return { answer: 'lost', lost: answer === 'lost' ? lease.lost : undefined };
+  #free(lease: Lease, ended?: () => void): Promise<HoldEnd> {
+    return this.owner.free(lease).then((answer) => {
+      ended?.();
+      if (answer === 'released') return RELEASED;
+      return { answer: 'lost', lost: answer === 'lost' ? lease.lost : undefined };
+    });
   }
 
   /** Marks the loss if a deadline passed while nothing of ours could run. */

@@ -46,14 +46,22 @@ export class LockLines {
     });
   }
 
-  /** Waits for a lease inside the budget; a budget of 0 is one try. */
-  acquire(key: LockKey, terms: LeaseTerms, budget: Budget): Promise<Lease> {
-    if (this.#closed) return Promise.reject(new LockClosedError([key.name]));
-    if (budget.timeoutMs === 0) return this.#tryOnce(key, terms, budget);
-    const line = this.#lineOf(key);
-    const waiter = new Waiter(key, terms, budget, line, this.#deadlines);
-    line.enter(waiter);
-    return waiter.promise;
+  /**
+   * Waits for a lease inside the budget; a budget of 0 is one try.
+   *
+   * @param use makes of the lease what the caller wants, in the moment of the grant.
+   */
+  acquire<T>(key: LockKey, terms: LeaseTerms, budget: Budget, use: (lease: Lease) => T): Promise<T> {
+    // one promise for a lock: in an application that traces its calls, promises are most of what a hand-off costs
+    return new Promise((resolve, reject) => {
+      const granted = (lease: Lease): void => resolve(use(lease));
+      if (this.#closed) return reject(new LockClosedError([key.name]));
+      if (budget.timeoutMs === 0) {
+        return this.#tryOnce(new Waiter(key, terms, budget, NO_LINE, this.#deadlines, granted, reject));
+      }
+      const line = this.#lineOf(key);
+      line.enter(new Waiter(key, terms, budget, line, this.#deadlines, granted, reject));
+    });
   }
 
   /** A lease of one of several keys, which was not got by waiting here. */
@@ -76,9 +84,8 @@ export class LockLines {
     return this.#lines.get(lease.key.full)?.handOff(lease) ?? false;
   }
 
-  /** @param leave is called before the lease leaves this process: the watchdog lets go of it. */
-  free(lease: Lease, leave: () => void): ReturnType<KeyLine['free']> {
-    return this.#lineOf(lease.key).free(lease, leave);
+  free(lease: Lease): ReturnType<KeyLine['free']> {
+    return this.#lineOf(lease.key).free(lease);
   }
 
   giveBack(lease: Lease): void {
@@ -117,20 +124,18 @@ export class LockLines {
     if (this.#tries === 0 && this.#lines.size === 0) this.#onIdle?.();
   }
 
-  async #tryOnce(key: LockKey, terms: LeaseTerms, budget: Budget): Promise<Lease> {
-    const known = this.#lines.get(key.full);
-    if (known?.isContended) {
+  #tryOnce(waiter: Waiter): void {
+    const { key } = waiter;
+    if (this.#lines.get(key.full)?.isContended) {
       // others wait already: a single try must not overtake them
       this.#context.events.emit('contended', () => ({ key: key.name }));
-      throw new LockBusyError([key.name]);
+      return waiter.fail(new LockBusyError([key.name]));
     }
-    const waiter = new Waiter(key, terms, budget, NO_LINE, this.#deadlines);
     this.#tries++;
     void this.#tryFor(waiter).finally(() => {
       this.#tries--;
       this.#tellIfIdle();
     });
-    return waiter.promise;
   }
 
   async #tryFor(waiter: Waiter): Promise<void> {

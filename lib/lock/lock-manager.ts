@@ -210,7 +210,7 @@ export class LockManager implements HandleOwner {
     this.#events.complete();
   }
 
-  async #acquire(keys: readonly LockKey[], options: ResolvedLockOptions): Promise<LockHandle> {
+  #acquire(keys: readonly LockKey[], options: ResolvedLockOptions): Promise<LockHandle> {
     const { signal } = options;
     const budget = new Budget(options.waitTimeoutMs, signal, this.#clock);
     if (signal) {
@@ -222,12 +222,15 @@ export class LockManager implements HandleOwner {
       // one signal may well cancel hundreds of waits
       setMaxListeners(0, signal);
     }
-    if (keys.length > 1) return this.#handle(await this.#severalKeys.hold(keys, options, budget), budget);
+    if (keys.length > 1) {
+      return this.#severalKeys.hold(keys, options, budget).then((holds) => this.#handle(holds, budget));
+    }
     const key = keys[0]!;
-    if (this.#parentOf(key, options)) return this.#handle([await this.#hold(key, options, budget)], budget);
+    if (this.#parentOf(key, options)) {
+      return this.#hold(key, options, budget).then((hold) => this.#handle([hold], budget));
+    }
     // the usual way, kept free of anything that it does not need
-    const lease = await this.#lines.acquire(key, options, budget);
-    return this.#handle([new Hold(lease, lease.fencingToken)], budget);
+    return this.#lines.acquire(key, options, budget, (lease) => this.#handle([rootHold(lease)], budget));
   }
 
   #handle(holds: readonly Hold[], budget: Budget): LockHandle {
@@ -257,8 +260,7 @@ export class LockManager implements HandleOwner {
       const nested = await nestedHold(parent, budget, this.#closed.signal);
       if (nested) return nested;
     }
-    const lease = await this.#lines.acquire(key, terms, budget);
-    return new Hold(lease, lease.fencingToken);
+    return this.#lines.acquire(key, terms, budget, rootHold);
   }
 
   #parentOf(key: LockKey, { reentrant }: ResolvedLockOptions): Hold | undefined {
@@ -275,21 +277,19 @@ export class LockManager implements HandleOwner {
     return true;
   }
 
-  async free(lease: Lease): Promise<'released' | 'lost' | 'unanswered'> {
+  free(lease: Lease): Promise<'released' | 'lost' | 'unanswered'> {
     const { key, token, fencingToken } = lease;
     const heldMs = this.#events.observed ? lease.heldMs : 0;
-    let left = false;
-    const leave = (): void => {
-      left = true;
-      this.#watchdog.unwatch(lease);
-    };
-    try {
-      if (lease.state !== 'held') {
-        leave();
-        await this.#releaser.releaseLost(lease);
+    // first: no renewal may run behind a release
+    this.#watchdog.unwatch(lease);
+    if (lease.state !== 'held') {
+      return this.#releaser.releaseLost(lease).then(() => {
+        this.#forget(lease);
         return 'lost';
-      }
-      const answer = await this.#lines.free(lease, leave);
+      });
+    }
+    return this.#lines.free(lease).then((answer) => {
+      this.#forget(lease);
       if (answer === 'taken') {
         // behind the deadline the lease may just have run out, after the task had settled
         if (lease.validityLeftMs > 0) lease.lose({ reason: 'taken' });
@@ -301,9 +301,7 @@ export class LockManager implements HandleOwner {
         this.#events.emit('released', () => ({ key: key.name, token, fencingToken, heldMs }));
       }
       return answer;
-    } finally {
-      if (left) this.#forget(lease);
-    }
+    });
   }
 
   extend(leases: readonly Lease[], leaseMs: number | undefined): Promise<void> {
@@ -370,4 +368,8 @@ export class LockManager implements HandleOwner {
       .finally(() => this.#work.delete(tracked));
     this.#work.add(tracked);
   }
+}
+
+function rootHold(lease: Lease): Hold {
+  return new Hold(lease, lease.fencingToken);
 }

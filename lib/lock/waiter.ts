@@ -12,16 +12,13 @@ export interface WaitingLine {
   timeoutError(waiter: Waiter): Error;
 }
 
-/** One caller that waits for one key. Its promise settles once, and no later than its budget says. */
+/** One caller that waits for one key. It is told once, and no later than its budget says. */
 export class Waiter implements Timed {
   /** Whether the key was found held, and the event sent. */
   contended = false;
   /** Its neighbours in the line. */
   before: Waiter | undefined;
   after: Waiter | undefined;
-  readonly promise: Promise<Lease>;
-  #resolve!: (lease: Lease) => void;
-  #reject!: (error: Error) => void;
   #settled = false;
   #deadline: number | undefined;
   #onAbort: (() => void) | undefined;
@@ -32,11 +29,10 @@ export class Waiter implements Timed {
     readonly budget: Budget,
     private readonly line: WaitingLine,
     private readonly deadlines: Deadlines,
+    /** What a grant leads to, at once: its lease is never without a hold. */
+    private readonly granted: (lease: Lease) => void,
+    private readonly failed: (error: Error) => void,
   ) {
-    this.promise = new Promise((resolve, reject) => {
-      this.#resolve = resolve;
-      this.#reject = reject;
-    });
     const { signal } = budget;
     if (!signal) return;
     this.#onAbort = () => this.fail(new LockAbortedError([key.name], signal.reason));
@@ -60,12 +56,12 @@ export class Waiter implements Timed {
   }
 
   grant(lease: Lease): void {
-    if (this.#settle()) this.#resolve(lease);
+    if (this.#settle()) this.granted(lease);
   }
 
   fail(error: Error): void {
     if (!this.#settle()) return;
-    this.#reject(error);
+    this.failed(error);
     this.line.left(this);
   }
 

@@ -1,4 +1,4 @@
-import type { AddressInfo } from 'node:net';
+import { createServer, type AddressInfo } from 'node:net';
 import type { INestApplication } from '@nestjs/common';
 import { createApp } from './create-app.js';
 import { Database } from './database/database.js';
@@ -28,15 +28,21 @@ async function main(env: NodeJS.ProcessEnv): Promise<void> {
 
 /** Listens on `port`, or on a free one when somebody else has it. */
 async function listen(app: INestApplication, host: string, port: number): Promise<string> {
-  try {
-    await app.listen(port, host);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE') throw error;
-    print(`Port ${port} is taken: using a free one.`);
-    await app.listen(0, host);
-  }
+  // Looked at first: Nest logs a listen() that fails as an error of its own.
+  const taken = await isTaken(host, port);
+  if (taken) print(`Port ${port} is taken: using a free one.`);
+  await app.listen(taken ? 0 : port, host);
   const { port: bound } = app.getHttpServer().address() as AddressInfo;
   return `http://${host === '0.0.0.0' || host === '::' ? 'localhost' : host}:${bound}`;
+}
+
+/** Any other reason why nobody can listen there is left for the application to find. */
+function isTaken(host: string, port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const probe = createServer();
+    probe.once('error', (error: NodeJS.ErrnoException) => resolve(error.code === 'EADDRINUSE'));
+    probe.listen(port, host, () => probe.close(() => resolve(false)));
+  });
 }
 
 function readPort(value = '3000'): number {

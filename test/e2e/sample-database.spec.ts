@@ -90,6 +90,9 @@ describe('the sample: the embedded database', () => {
 
   it('says in one line why it cannot be used', async () => {
     await expect(Database.open({ url: 'nonsense' })).rejects.toThrow(/^DATABASE_URL is not a URL$/);
+    await expect(Database.open({ url: 'mysql://127.0.0.1/sample' })).rejects.toThrow(
+      /^DATABASE_URL begins with postgres:\/\/, postgresql:\/\/ or file:, not with mysql:$/,
+    );
     await expect(Database.open({ url: 'postgres://127.0.0.1:1/sample' })).rejects.toThrow(
       /^The Postgres 127\.0\.0\.1:1\/sample cannot be used: .*ECONNREFUSED.*$/,
     );

@@ -159,6 +159,29 @@ describe('the sample: start-up', () => {
     expect(child.text).toMatch(new RegExp(`^The sample does not start: ${name} .*${value}.*\\n$`));
   });
 
+  it('says in one line that REDIS_SERVER does not exist', async () => {
+    const missing = join(folder, 'redis-server');
+    const child = start({ REDIS_SERVER: missing });
+    expect((await child.exited).code).toBe(1);
+    expect(child.text).toBe(`The sample does not start: REDIS_SERVER ${missing} does not exist.\n`);
+  });
+
+  it('says in one line which databases it knows', async () => {
+    const child = start({ DATABASE_URL: 'mysql://user:secret@127.0.0.1/shop', ...WITHOUT_REDIS });
+    expect((await child.exited).code).toBe(1);
+    expect(child.text).toMatch(
+      /^The sample does not start: DATABASE_URL begins with .* not with mysql:\.\n$/m,
+    );
+    expect(child.text).not.toContain('secret');
+  });
+
+  it('opens the embedded database that a file: URL names', async () => {
+    const file = join(folder, 'named.db');
+    const child = start({ DATABASE_URL: `file:${file}`, ...WITHOUT_REDIS });
+    await started(child);
+    expect(child.text).toContain(`embedded SQLite file ${file}`);
+  });
+
   it('takes a free port when its own is taken, and says so', async () => {
     const taken = await listening();
     try {
@@ -166,6 +189,7 @@ describe('the sample: start-up', () => {
       const child = start({ PORT: String(port), ...WITHOUT_REDIS });
       const { url, curls } = await started(child);
       expect(child.text).toContain(`Port ${port} is taken`);
+      expect(child.text).not.toContain('EADDRINUSE');
       expect(url).not.toContain(`:${port}`);
       expect(await paste(curls[1]!)).toContain('HTTP/1.1 201');
     } finally {

@@ -223,6 +223,8 @@ describe('the connection to Redis', () => {
     ['a list', [] as never],
     ['a port', { port: 99_999 }],
     ['a host', { host: 5 as never }],
+    ['a database that is no number', 'redis://127.0.0.1:6379/orders'],
+    ['a negative database', { db: -1 }],
     ['another client', { sendCommand: () => undefined } as never],
   ])('options that lead to no Redis are a LockConfigError that says what to give: %s', (_, redisOption) => {
     expect(() => redisBackend({ redis: redisOption as never })).toThrow(

@@ -62,26 +62,32 @@ export function openClient(source: RedisSource = DEFAULT_URL): OwnClient {
 
 /** By way of a client that never connects, so that ioredis reads URLs and options as it always does. */
 function fromOptions(options: RedisOptions | string): OwnClient {
+  let client: Redis;
   try {
-    return fromClient(
+    client =
       typeof options === 'string'
         ? new Redis(options, { lazyConnect: true })
-        : new Redis({ ...options, lazyConnect: true }),
-    );
+        : new Redis({ ...options, lazyConnect: true });
   } catch (error) {
     throw new LockConfigError(
       { path: 'redis', message: `ioredis refuses these options: ${(error as Error).message}` },
       { cause: error },
     );
   }
+  return fromClient(client);
 }
 
 function fromClient(application: Redis): OwnClient {
   const { options, condition } = application;
+  // the database that it is in now: it may have been SELECTed since
+  const db = condition?.select ?? options.db ?? 0;
+  // of a name ioredis makes NaN, and stays in database 0
+  if (!Number.isInteger(db) || db < 0) {
+    throw new LockConfigError({ path: 'redis.db', message: 'is the number of a database: 0 or above' });
+  }
   const client = application.duplicate({
     ...OWN_SETTINGS,
-    // the database that it is in now: it may have been SELECTed since
-    db: condition?.select ?? options.db ?? 0,
+    db,
   });
   return { client, keyPrefix: text(options.keyPrefix) };
 }

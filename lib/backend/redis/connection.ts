@@ -182,9 +182,10 @@ export class Connection {
     const { status } = this.client;
     if (!this.opened || status === 'end') return;
     const ended = new Promise<void>((resolve) => this.client.once('end', resolve));
+    const noNode = isCluster(this.client) && this.client.nodes().length === 0;
     this.client.disconnect();
-    // between two tries to connect there is no socket whose end could be told
-    if (status === 'reconnecting' || status === 'close' || status === 'wait') return;
+    // between two tries to connect, or before a Cluster has a node, there is no socket whose end could be told
+    if (noNode || status === 'reconnecting' || status === 'close' || status === 'wait') return;
     // not unref'd: with nothing else alive the process would end here, before whoever awaits this
     let limit: NodeJS.Timeout | undefined;
     const late = new Promise<void>((resolve) => {

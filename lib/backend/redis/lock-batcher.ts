@@ -6,8 +6,11 @@ import { NOT_SENT, type Carrier, type ScriptRunner } from './script-runner.js';
 import { manyScript } from './scripts/many.lua.js';
 import { aboutKey } from './store-errors.js';
 
-/** Three keys for each, and at most 192 keys in one script. */
-const MOST_PER_BATCH = 64;
+/**
+ * At most 192 keys in one script would be 64, three keys for each. Half of that lets Redis work through one script
+ * while this process makes use of the answers to another.
+ */
+const MOST_PER_BATCH = 32;
 
 /** What operations must share to go in one script. */
 export interface BatchTerms {

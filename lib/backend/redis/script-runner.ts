@@ -1,4 +1,5 @@
 import type { Redis } from 'ioredis';
+import { CommandTimeouts, type PendingCommand } from './command-timeouts.js';
 import type { CommandArgument, Connection } from './connection.js';
 import type { Script } from './script.js';
 import { isReplyError, timedOut, toStoreError } from './store-errors.js';
@@ -29,14 +30,13 @@ export interface RunOptions {
 
 /** How ioredis says that a socket which is just closing, or a Cluster without nodes, took nothing. */
 const NEVER_SENT = /enableOfflineQueue options is false$/;
-/** More would overflow Node's timers and fire at once. */
-const LONGEST_TIMER_MS = 2 ** 31 - 1;
-
 /**
  * Runs commands and scripts with a time-out of our own. A time-out never means "not applied": the answer is
  * still read when it comes, and dropped; what has timed out is never sent a second time.
  */
 export class ScriptRunner {
+  private readonly timeouts = new CommandTimeouts();
+
   constructor(private readonly connection: Connection) {}
 
   /** EVALSHA, and EVAL where the server does not know the script (yet, or any more). */
@@ -78,15 +78,15 @@ export class ScriptRunner {
       const sentAt = performance.now();
       let expired = false;
       let fallback = script;
-      const timer = setTimeout(
-        () => {
+      const pending: PendingCommand = {
+        expiresAt: sentAt + timeoutMs,
+        expire: () => {
           expired = true;
           reject(timedOut(about, timeoutMs));
           connection.unanswered(sentAt);
         },
-        Math.min(timeoutMs, LONGEST_TIMER_MS),
-      );
-      timer.unref();
+      };
+      this.timeouts.add(pending);
 
       const send = (command: string, itsArgs: readonly CommandArgument[]): void => {
         if (carrier) carrier.epoch = connection.epoch;
@@ -95,7 +95,7 @@ export class ScriptRunner {
       const answered = (reply: unknown): void => {
         connection.answered();
         if (carrier) carrier.answered = true;
-        clearTimeout(timer);
+        this.timeouts.remove(pending);
         resolve(reply);
       };
       const failed = (error: Error): void => {
@@ -107,7 +107,7 @@ export class ScriptRunner {
           // sent now, a command that its caller has given up would run behind its own clean-up
           if (!expired && connection.isReady) return send('eval', [lua, ...args.slice(1)]);
           if (carrier) carrier.epoch = NOT_SENT;
-          clearTimeout(timer);
+          this.timeouts.remove(pending);
           return reject(connection.notReady(about));
         }
         const sent = !NEVER_SENT.test(error.message);
@@ -115,7 +115,7 @@ export class ScriptRunner {
           carrier.answered = replied;
           if (!replied) carrier.epoch = sent ? GONE : NOT_SENT;
         }
-        clearTimeout(timer);
+        this.timeouts.remove(pending);
         reject(toStoreError(error, about, sent));
       };
       send(name, args);

@@ -2,14 +2,14 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Kysely, type Transaction } from 'kysely';
 import { reasonOf } from '../reason-of.js';
 import { isConflict, isDuplicate } from './database-errors.js';
-import { embeddedDialect, postgresDialect } from './dialect.js';
+import { dialectOf, embeddedDialect } from './dialect.js';
 import { migrate } from './migrations.js';
 import type { Schema } from './schema.js';
 
 const MOST_TRIES = 10;
 
 export interface DatabaseSettings {
-  /** `postgres://…`; goes before `file`. */
+  /** `postgres://…` or `file:…`; goes before `file`. */
   url?: string;
   /** The embedded database's file. Several processes may open the same one. */
   file?: string;
@@ -24,7 +24,7 @@ export class Database {
 
   /** Opens the database and brings its schema up to date. */
   static async open({ url, file = '.data/sample.db' }: DatabaseSettings): Promise<Database> {
-    const { dialect, description } = url ? postgresDialect(url) : embeddedDialect(file);
+    const { dialect, description } = url ? dialectOf(url) : embeddedDialect(file);
     const database = new Database(new Kysely<Schema>({ dialect }), description);
     // Two processes that start at once both try: one migrates, the other finds it done.
     try {

@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process';
-import { accessSync, constants, mkdtempSync } from 'node:fs';
+import { accessSync, constants, existsSync, mkdtempSync } from 'node:fs';
 import { createServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
@@ -20,7 +20,10 @@ const KEEPER = '"$@" & read -r _; kill "$!"; wait; rm -rf "$0"';
 
 /** Looks in `REDIS_SERVER`, then for redis-server and valkey-server on the PATH. */
 export function findRedisServer(env: NodeJS.ProcessEnv = process.env): string | undefined {
-  if (env.REDIS_SERVER) return env.REDIS_SERVER;
+  const told = env.REDIS_SERVER;
+  // a bare name is looked up on the PATH by the shell
+  if (told?.includes('/') && !existsSync(told)) throw new Error(`REDIS_SERVER ${told} does not exist`);
+  if (told) return told;
   const folders = (env.PATH ?? '').split(delimiter).filter(Boolean);
   return ['redis-server', 'valkey-server']
     .flatMap((name) => folders.map((folder) => join(folder, name)))
