@@ -51,8 +51,9 @@ export async function openIdempotencyField(redisUrl, connections) {
       startProcess(new URL('server.mjs', import.meta.url), app, [app, redisUrl]),
     ),
   ]);
-  const [plain, thisModule, nodeIdempotency] =
-    /** @type {[typeof client, typeof client, typeof client]} */ (servers);
+  const [plain, thisModule, nodeIdempotency] = /** @type {[typeof client, typeof client, typeof client]} */ (
+    servers
+  );
   const apps = { plain, thisModule, nodeIdempotency };
   const ports = {
     plain: await plain.run('port'),

@@ -11,7 +11,9 @@ export async function createThisModuleApp(/** @type {string} */ url) {
   class AppModule {}
   common.Module({
     imports: [RedisLockModule.forRoot({ redis: url })],
-    controllers: [ordersController(common, { idempotent: [Idempotent({ required: true })], undecorated: [] })],
+    controllers: [
+      ordersController(common, { idempotent: [Idempotent({ required: true })], undecorated: [] }),
+    ],
   })(AppModule);
   return NestFactory.create(AppModule, { logger: ['error', 'warn'] });
 }
