@@ -1,7 +1,7 @@
 import { fork } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 
-const WORKER = fileURLToPath(new URL('worker.mjs', import.meta.url));
+const WORKER = new URL('worker.mjs', import.meta.url);
 
 /**
  * @typedef {object} WorkerProcess
@@ -16,8 +16,20 @@ const WORKER = fileURLToPath(new URL('worker.mjs', import.meta.url));
  * @param {string} url
  * @returns {Promise<WorkerProcess>}
  */
-export async function startWorker(contender, url) {
-  const child = fork(WORKER, [contender, url], {
+export function startWorker(contender, url) {
+  return startProcess(WORKER, contender, [contender, url]);
+}
+
+/**
+ * Starts a process that carries out orders (`orders.mjs`) and waits until it is ready.
+ *
+ * @param {URL} script
+ * @param {string} name in what it complains of
+ * @param {readonly string[]} args
+ * @returns {Promise<WorkerProcess>}
+ */
+export async function startProcess(script, name, args) {
+  const child = fork(fileURLToPath(script), args, {
     serialization: 'advanced',
     stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
   });
@@ -28,7 +40,7 @@ export async function startWorker(contender, url) {
 
   const gone = new Promise((resolve) => child.once('exit', resolve));
   child.once('exit', (code, signal) => {
-    const error = new Error(`The process of ${contender} ended (${stopped ? 'stopped' : (signal ?? code)}).`);
+    const error = new Error(`The process of ${name} ended (${stopped ? 'stopped' : (signal ?? code)}).`);
     for (const { reject } of open.values()) reject(error);
     open.clear();
   });
@@ -38,7 +50,7 @@ export async function startWorker(contender, url) {
       const order = open.get(id);
       open.delete(id);
       if (error === undefined) order?.resolve(result);
-      else order?.reject(new Error(`${contender}: ${error}`));
+      else order?.reject(new Error(`${name}: ${error}`));
     },
   );
 

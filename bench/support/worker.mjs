@@ -1,11 +1,8 @@
 import { named, waitContenders } from './contenders.mjs';
 import * as jobs from './jobs.mjs';
+import { carryOutOrders } from './orders.mjs';
 
-/**
- * A process of its own for one contender. Told what to do over its channel, it answers with what came out.
- *
- * @typedef {{ id: number, job: string, options: unknown }} Order
- */
+/** A process of its own for one contender. */
 
 const [name = '', url = ''] = process.argv.slice(2);
 const session = await named(waitContenders, name).open(url);
@@ -29,15 +26,4 @@ const table = {
   letGo: () => side?.letGo(),
 };
 
-/** @param {Order} order */
-async function carryOut({ id, job, options }) {
-  try {
-    process.send?.({ id, result: await table[job]?.(options) });
-  } catch (error) {
-    process.send?.({ id, error: error instanceof Error ? (error.stack ?? error.message) : String(error) });
-  }
-}
-
-process.on('message', (/** @type {Order} */ order) => void carryOut(order));
-// the bench is over, or gone
-process.on('disconnect', () => process.exit());
+carryOutOrders(table);

@@ -37,6 +37,7 @@ describe('the README', () => {
       'distributed-lock',
       'lock-service',
       'idempotent',
+      'payment-callbacks',
       'quota',
       'module',
       'testing',
@@ -125,6 +126,31 @@ describe('the README', () => {
     const worker = app.get<{ handle(job: { refundId: string }): Promise<unknown> }>(RefundWorker!);
     expect(await worker.handle({ refundId: 'r' })).toEqual({ refunded: 'r', replayed: false });
     expect(await worker.handle({ refundId: 'r' })).toEqual({ refunded: 'r', replayed: true });
+  });
+
+  it('payment callbacks: each provider’s repeats get its first reply, and an operator sees the record', async () => {
+    const { AppModule, CallbacksController, CallbackDesk } =
+      examples.load<Record<string, Type>>('payment-callbacks');
+    const app = await start(AppModule!);
+    const http = request(app.getHttpServer());
+    for (const replayed of [undefined, 'true']) {
+      for (const [path, body] of [
+        ['wechat', { id: 'w-1' }],
+        ['alipay', { notify_id: 'a-1', out_trade_no: 'o-1' }],
+        ['stripe', { id: 'evt-1' }],
+      ] as const) {
+        const reply = await http.post(`/callbacks/${path}`).send(body).expect(200);
+        expect(reply.headers['idempotent-replayed']).toBe(replayed);
+      }
+    }
+    const { paid } = app.get<{ paid: string[] }>(CallbacksController!);
+    expect(paid).toEqual(['w-1', 'a-1', 'evt-1']);
+    const desk = app.get<{ look(id: string): Promise<string>; again(id: string): Promise<boolean> }>(
+      CallbackDesk!,
+    );
+    expect(await desk.look('w-1')).toBe('done, attempt 1');
+    expect(await desk.again('w-1')).toBe(true);
+    expect(await desk.look('w-1')).toBe('unknown');
   });
 
   it('QuotaService: takes once, gives back once', async () => {
