@@ -1,7 +1,7 @@
 import { fork } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 
-const WORKER = fileURLToPath(new URL('worker.mjs', import.meta.url));
+const WORKER = new URL('worker.mjs', import.meta.url);
 
 /**
  * @typedef {object} WorkerProcess
@@ -14,10 +14,11 @@ const WORKER = fileURLToPath(new URL('worker.mjs', import.meta.url));
  *
  * @param {string} contender
  * @param {string} url
+ * @param {URL} [file] what it runs
  * @returns {Promise<WorkerProcess>}
  */
-export async function startWorker(contender, url) {
-  const child = fork(WORKER, [contender, url], {
+export async function startWorker(contender, url, file = WORKER) {
+  const child = fork(fileURLToPath(file), [contender, url], {
     serialization: 'advanced',
     stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
   });

@@ -15,8 +15,6 @@ export interface QuotaBatch {
    * operation id is known by it for two minutes, and until the sender's next: a late copy of an older one does nothing.
    */
   number: number;
-  /** The sender's clock when the batch was made, in milliseconds since 1970; the same at each retry. */
-  madeAt: number;
   /** How long a granted operation is known by its id, in milliseconds. */
   operationTtlMs: number;
   /** A shard: every increase also raises its version, see {@link ShardState}. */

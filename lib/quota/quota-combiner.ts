@@ -6,6 +6,9 @@ import { outsideCallChain } from '../outside-call-chain.js';
 /** One script holds the store for about a millisecond then, and others are served in between. */
 const MOST_PER_BATCH = 512;
 
+/** Bounds one try. */
+const TRY_MS = 1_000;
+
 export interface CombinerSettings {
   backend: Backend;
   /** Names this process to the store: random, new at each start. */
@@ -88,8 +91,6 @@ export class QuotaCombiner {
       this.flight = undefined;
       this.mayBeApplied = false;
     }
-    clearTimeout(this.timer);
-    // who asks now finds another combiner: numbers rise over all of them, and nothing is under way
     this.onIdle();
   }
 
@@ -100,29 +101,44 @@ export class QuotaCombiner {
       calls: flight.length === 1 ? [flight[0]!.call] : flight.map(({ call }) => call),
       sender,
       number: nextNumber(),
-      madeAt: Date.now(),
       operationTtlMs,
       isShard: this.isShard,
     };
     let unanswered = false;
+    const attempt = async (timeoutMs: number): Promise<QuotaReply[]> => {
+      // nobody is left to be told: what is not known now never will be
+      if (flight.every(({ settled }) => settled)) throw this.deserted();
+      this.mayBeApplied = true;
+      try {
+        return await backend.quotas.carryOut(batch, timeoutMs);
+      } catch (error) {
+        unanswered ||= !isStoreUnavailable(error) || error.outcome === 'unknown';
+        this.mayBeApplied = unanswered;
+        throw error;
+      }
+    };
     try {
-      const budgetMs = Math.max(...flight.map(({ endAt }) => endAt)) - performance.now();
-      const replies = await withRetries(backend, { budgetMs }, async (timeoutMs) => {
-        // nobody is left to be told: what is not known now never will be
-        if (flight.every(({ settled }) => settled)) throw this.deserted();
-        this.mayBeApplied = true;
-        try {
-          return await backend.quotas.carryOut(batch, timeoutMs);
-        } catch (error) {
-          unanswered ||= !isStoreUnavailable(error) || error.outcome === 'unknown';
-          this.mayBeApplied = unanswered;
-          throw error;
-        }
+      const budgetMs = latest(flight) - performance.now();
+      const first = attempt(Math.max(Math.min(budgetMs, TRY_MS), 1));
+      const replies = await first.catch(() => {
+        // as the first try of several
+        let begun: Promise<QuotaReply[]> | undefined = first;
+        const leftMs = Math.max(latest(flight) - performance.now(), 1);
+        return withRetries(backend, { budgetMs: leftMs, tryMs: TRY_MS }, (timeoutMs) => {
+          const again = begun ?? attempt(timeoutMs);
+          begun = undefined;
+          return again;
+        });
       });
       for (let at = 0; at < flight.length; at++) this.settle(flight[at]!, replies[at]!);
     } catch (error) {
       for (const waiting of flight) this.fail(waiting, ownError(error as Error));
     }
+  }
+
+  /** For a combiner that nobody finds any more. Numbers rise over all of them, so another may take its place. */
+  dispose(): void {
+    clearTimeout(this.timer);
   }
 
   private settle(waiting: Waiting, reply: QuotaReply): void {
@@ -189,6 +205,12 @@ export class QuotaCombiner {
       ...(cause === undefined ? {} : { cause }),
     });
   }
+}
+
+function latest(flight: readonly Waiting[]): number {
+  let endAt = 0;
+  for (const waiting of flight) endAt = Math.max(endAt, waiting.endAt);
+  return endAt;
 }
 
 const known = (outcome: StoreOutcome): string =>

@@ -1,7 +1,7 @@
 import type { Cluster } from 'ioredis';
 import { runBackendContract } from 'nestjs-redis-lock/testing';
 import type { Backend } from '../../lib/backend/backend.js';
-import { callsKey, fenceKey, operationsKey, queueKey, slotOf } from '../../lib/backend/redis/keys.js';
+import { sentKey, fenceKey, operationsKey, queueKey, slotOf } from '../../lib/backend/redis/keys.js';
 import { redisBackend } from '../../lib/backend/redis/redis-backend.js';
 import { RedisCluster } from '../support/redis-cluster.js';
 import { waitFor } from '../support/wait-for.js';
@@ -40,7 +40,7 @@ describe('on a Redis Cluster', () => {
     ['unicode', 'lock:订单:🔒'],
     ['5 kB', `lock:${'x'.repeat(5_000)}`],
   ])('L39: key and companions lie in one slot, and we count it like Redis: %s', async (_, key) => {
-    const names = [key, fenceKey(key), queueKey(key), operationsKey(key, 60_000, 7), callsKey(key, 7)];
+    const names = [key, fenceKey(key), queueKey(key), operationsKey(key, 60_000, 7), sentKey(key, 's')];
     const slots = await Promise.all(names.map(slot));
     expect(names.map(slotOf)).toEqual(slots);
     // an empty tag cannot be completed: such a key is refused before it comes here

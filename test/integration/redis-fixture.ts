@@ -67,6 +67,6 @@ export async function carryOut(
   { operationId, ...sent }: SentCall = operation(),
 ): Promise<QuotaReply> {
   const named = call.kind === 'refund' || operationId === undefined ? call : { ...call, operationId };
-  const batch = { key, calls: [named], number: 1, madeAt: Date.now(), isShard: false, ...sent };
+  const batch = { key, calls: [named], number: 1, isShard: false, ...sent };
   return (await quotas.carryOut(batch, TIMEOUT_MS))[0]!;
 }

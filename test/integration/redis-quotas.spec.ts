@@ -107,19 +107,17 @@ describe('quotas in Redis', () => {
     await proxy.stop();
   });
 
-  it('the operations of a period go two periods after its beginning', async () => {
+  it('the operations of a period go two periods after its beginning, a sender after two minutes', async () => {
     await deduct(1, operation(randomUUID()));
-    await deduct(1);
+    const sent = operation();
+    await deduct(1, sent);
     const kept = (await redis.keys('{q}:*')).sort();
-    expect(kept).toEqual([
-      expect.stringMatching(/^\{q}:calls:\d+$/),
-      expect.stringMatching(/^\{q}:ops:60000:\d+$/),
-    ]);
-    const [calls, ops] = await Promise.all(kept.map((key) => redis.pttl(key)));
-    expect(calls).toBeGreaterThan(120_000);
-    expect(calls).toBeLessThanOrEqual(240_000);
+    expect(kept).toEqual([expect.stringMatching(/^\{q}:ops:60000:\d+$/), `{q}:sent:${sent.sender}`]);
+    const [ops, last] = await Promise.all(kept.map((key) => redis.pttl(key)));
     expect(ops).toBeGreaterThan(60_000);
     expect(ops).toBeLessThanOrEqual(120_000);
+    expect(last).toBeGreaterThan(60_000);
+    expect(last).toBeLessThanOrEqual(120_000);
   });
 
   it('knows an operation for its whole ttl, also from one period in the next', async () => {

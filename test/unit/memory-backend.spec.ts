@@ -18,7 +18,6 @@ const batch = (call: QuotaCall): QuotaBatch => ({
   calls: [call],
   sender: 'one',
   number: 1,
-  madeAt: 0,
   operationTtlMs: 1_000_000,
   isShard: false,
 });

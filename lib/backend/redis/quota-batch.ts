@@ -8,12 +8,19 @@ export function isPlain(calls: readonly QuotaCall[]): calls is readonly PlainDed
   return calls.every((call) => call.kind === 'deduct' && call.operationId === undefined);
 }
 
+/** Deductions that all have ids: so have they. */
+export type NamedDeduction = PlainDeduction & { operationId: string };
+
+export function isNamed(calls: readonly QuotaCall[]): calls is readonly NamedDeduction[] {
+  return calls.every((call) => call.kind === 'deduct' && call.operationId !== undefined);
+}
+
 /** More than any quota holds: a sum that is no exact number counts as this. */
 const BEYOND = 2 ** 53;
 
-/** The arguments of the script for plain deductions, behind the sender and the number. */
-export function plainArguments(calls: readonly PlainDeduction[]): [sum: number, amounts: string] {
-  if (calls.length === 1) return [calls[0]!.amount, ''];
+/** The arguments of the script for plain deductions, behind the number. */
+export function plainArguments(calls: readonly PlainDeduction[]): CommandArgument[] {
+  if (calls.length === 1) return [calls[0]!.amount];
   let sum = 0;
   let amounts = '';
   for (const { amount } of calls) {
@@ -37,8 +44,56 @@ export function plainReplies(
   });
 }
 
+/** The arguments of the script for deductions with ids, behind the period. */
+export function namedArguments(calls: readonly NamedDeduction[]): string[] {
+  const { amount } = calls[0]!;
+  const amounts = calls.every((call) => call.amount === amount)
+    ? String(amount)
+    : calls.map((call) => call.amount).join(' ');
+  return [amounts, ...calls.map(({ operationId }) => deductField(operationId))];
+}
+
+/** The same steps as the script's. */
+export function namedReplies(
+  calls: readonly NamedDeduction[],
+  [, before, ...found]: ReadonlyArray<string | number | undefined>,
+): QuotaReply[] {
+  const records = new Map<number, string>();
+  for (let at = 0; at < found.length; at += 2) records.set(Number(found[at]) - 1, String(found[at + 1]));
+  const taken = new Map<string, Extract<QuotaReply, { status: 'granted' }>>();
+  let remaining = Number(before);
+  return calls.map(({ amount, operationId }, at): QuotaReply => {
+    const record = records.get(at);
+    if (record !== undefined) return knownReply(record, amount);
+    if (before === '') return { status: 'notFound' };
+    if (before === 'x') return { status: 'unusable', why: 'noInteger' };
+    // the same id twice in one batch
+    const first = taken.get(operationId);
+    if (first) {
+      return first.amount === amount
+        ? { ...first, replayed: true }
+        : { status: 'otherAmount', amount: first.amount };
+    }
+    if (remaining < amount) return { status: 'exceeded', remaining };
+    remaining -= amount;
+    const reply: QuotaReply = { status: 'granted', amount, remaining, replayed: false };
+    taken.set(operationId, reply);
+    return reply;
+  });
+}
+
+function knownReply(record: string, amount: number): QuotaReply {
+  if (record === 'void') return { status: 'refunded', amount: 0 };
+  const [state, first, second] = record.split(':');
+  if (state !== 'done' && state !== 'refunded') return { status: 'elsewhere', place: record };
+  const had = Number(first);
+  if (had !== amount) return { status: 'otherAmount', amount: had };
+  if (state === 'refunded') return { status: 'refunded', amount: had };
+  return { status: 'granted', amount: had, remaining: Number(second), replayed: true };
+}
+
 /** The arguments of the script for calls of every kind, behind the period. */
-export function mixedArguments({ calls, isShard, sender, number }: QuotaBatch): CommandArgument[] {
+export function mixedArguments({ calls, isShard, number }: QuotaBatch): CommandArgument[] {
   let kinds = '';
   const amounts: number[] = [];
   const fields: string[] = [];
@@ -58,7 +113,7 @@ export function mixedArguments({ calls, isShard, sender, number }: QuotaBatch): 
     kinds += letter.toUpperCase();
     fields.push(call.kind === 'deduct' ? deductField(call.operationId) : `grant:${call.operationId}`);
   }
-  return [isShard ? 1 : 0, sender, number, kinds, ...amounts, ...fields];
+  return [isShard ? 1 : 0, number, kinds, ...amounts, ...fields];
 }
 
 /** The field of an operation's record at its home, or in a quota that is not spread. */
@@ -69,7 +124,9 @@ export const shardField = (operationId: string): string => `shard:${operationId}
 /** Reads one answer of the script for calls of every kind. */
 export function mixedReply(call: QuotaCall, answer: string): QuotaReply {
   const rest = answer.slice(1);
-  const [first, second] = rest.split(':').map(Number) as [number, number];
+  const colon = rest.indexOf(':');
+  const first = Number(colon < 0 ? rest : rest.slice(0, colon));
+  const second = Number(rest.slice(colon + 1));
   const amount = call.kind === 'refund' ? 0 : call.amount;
   switch (answer[0]) {
     case 'g':

@@ -5,7 +5,7 @@ import type { ScriptRunner } from './script-runner.js';
 import type { Script } from './script.js';
 
 /** A script's code, and the texts behind it. */
-export type Answer = [code: number, first?: string, second?: string];
+export type Answer = [code: number, first?: string, second?: string, ...more: Array<string | number>];
 
 export const NO_INTEGER = -2;
 const OTHER_PERIOD = -3;

@@ -8,15 +8,19 @@ import type {
   ShardState,
 } from '../backend.js';
 import type { CommandArgument, Connection } from './connection.js';
-import { callsKey } from './keys.js';
+import { sentKey } from './keys.js';
 import {
   deductField,
+  isNamed,
   isPlain,
   mixedArguments,
   mixedReply,
+  namedArguments,
+  namedReplies,
   plainArguments,
   plainReplies,
   shardField,
+  type NamedDeduction,
   type PlainDeduction,
 } from './quota-batch.js';
 import {
@@ -35,10 +39,8 @@ import { giveBackAtScript } from './scripts/give-back-at.lua.js';
 import { initShardScript } from './scripts/init-shard.lua.js';
 import { moveOperationScript } from './scripts/move-operation.lua.js';
 import { takePartScript } from './scripts/take-part.lua.js';
+import { takeOnceScript } from './scripts/take-once.lua.js';
 import { takeScript } from './scripts/take.lua.js';
-
-/** A sender's last batch is looked for in the period in which the batch was made. */
-const CALLS_PERIOD_MS = 120_000;
 
 /** Quotas in Redis: a hash each, with the field `remain`; carried-out operations in hashes beside it. */
 export class RedisQuotaStore implements QuotaStore {
@@ -57,9 +59,10 @@ export class RedisQuotaStore implements QuotaStore {
   }
 
   carryOut(batch: QuotaBatch, timeoutMs: number): Promise<QuotaReply[]> {
-    return isPlain(batch.calls)
-      ? this.take(batch, batch.calls, timeoutMs)
-      : this.carryOutMixed(batch, timeoutMs);
+    const { calls } = batch;
+    if (isPlain(calls)) return this.take(batch, calls, timeoutMs);
+    if (isNamed(calls)) return this.takeOnce(batch, calls, timeoutMs);
+    return this.carryOutMixed(batch, timeoutMs);
   }
 
   async remaining(key: string, timeoutMs: number): Promise<number | null> {
@@ -164,26 +167,37 @@ export class RedisQuotaStore implements QuotaStore {
   }
 
   private async take(
-    { key, sender, number, madeAt }: QuotaBatch,
+    { key, sender, number }: QuotaBatch,
     calls: readonly PlainDeduction[],
     timeoutMs: number,
   ): Promise<QuotaReply[]> {
     const name = this.nameOf(key);
-    const [code, before] = (await this.runner.run(
+    const answer = (await this.runner.run(
       takeScript,
-      [name, callsKey(name, Math.floor(madeAt / CALLS_PERIOD_MS))],
-      [sender, number, ...plainArguments(calls)],
+      [name, sentKey(name, sender)],
+      [number, ...plainArguments(calls)],
       { timeoutMs, about: key },
-    )) as Answer;
-    if (code > 0) return plainReplies(calls, Number(before), code === 2);
+    )) as string | Answer;
+    if (typeof answer === 'string') return plainReplies(calls, Number(answer), false);
+    const [code, before] = answer;
+    if (code > 0) return plainReplies(calls, Number(before), true);
     const reply: QuotaReply = code === -1 ? { status: 'notFound' } : undone(code);
     return calls.map(() => reply);
   }
 
+  private async takeOnce(
+    { key, operationTtlMs }: QuotaBatch,
+    calls: readonly NamedDeduction[],
+    timeoutMs: number,
+  ): Promise<QuotaReply[]> {
+    const request = { key, name: this.nameOf(key), operationTtlMs, args: namedArguments(calls) };
+    return namedReplies(calls, await this.scripts.run(takeOnceScript, request, timeoutMs));
+  }
+
   private async carryOutMixed(batch: QuotaBatch, timeoutMs: number): Promise<QuotaReply[]> {
-    const { key, calls, operationTtlMs, madeAt } = batch;
+    const { key, calls, operationTtlMs, sender } = batch;
     const name = this.nameOf(key);
-    const moreKeys = [callsKey(name, Math.floor(madeAt / CALLS_PERIOD_MS))];
+    const moreKeys = [sentKey(name, sender)];
     const request = { key, name, operationTtlMs, moreKeys, args: mixedArguments(batch) };
     const [code, text] = await this.scripts.run(carryOutScript, request, timeoutMs);
     if (code < 0) return calls.map(() => undone(code));

@@ -25,7 +25,6 @@ export const batchOf = (
   calls,
   sender: randomUUID(),
   number: 1,
-  madeAt: Date.now(),
   operationTtlMs: LONG_MS,
   isShard: false,
   ...over,

@@ -21,6 +21,7 @@ import { releaseRecordScript } from './release-record.lua.js';
 import { keepScript, leaveScript, releaseScript } from './release.lua.js';
 import { renewScript } from './renew.lua.js';
 import { takePartScript } from './take-part.lua.js';
+import { takeOnceScript } from './take-once.lua.js';
 import { takeScript } from './take.lua.js';
 
 /** Every script, for a server that is to know them before the first call. */
@@ -42,6 +43,7 @@ export function allScripts(isCluster: boolean): readonly Script[] {
     inspectRecordScript,
     forgetRecordScript,
     takeScript,
+    takeOnceScript,
     carryOutScript,
     initShardScript,
     moveOperationScript,

@@ -1,12 +1,12 @@
 import { script } from '../script.js';
 import { operationsPrelude } from './quota-prelude.lua.js';
-import { CALLS_LIFE_MS } from './take.lua.js';
+import { BATCH_LIFE_MS } from './take.lua.js';
 
 /**
  * Calls of every kind on one quota, in order, each as if alone.
  *
- * KEYS[1..4], ARGV[1..2]: see quota-prelude.lua.ts · KEYS[5] the senders' last batches, when a call has no id
- * ARGV[3] 1 for a shard · ARGV[4] the sender · ARGV[5] the batch's number · ARGV[6] one letter for each call: d deduct,
+ * KEYS[1..4], ARGV[1..2]: see quota-prelude.lua.ts · KEYS[5] the sender's last batch: its number and its answers
+ * ARGV[3] 1 for a shard · ARGV[4] the batch's number · ARGV[5] one letter for each call: d deduct,
  * g grant, upper case with an id, R refund · then an amount for each call · then a field for each call with an id
  * Answers {1, one answer for each call, apart by spaces} · {-3, TIME in ms} ask again with the right period ·
  * {-7} a later batch came first. The answers: g<remaining> granted · p<amount>:<remaining> granted before, under this
@@ -16,16 +16,16 @@ import { CALLS_LIFE_MS } from './take.lua.js';
  * integer · o the sum would be no safe integer.
  */
 export const carryOutScript = script(`${operationsPrelude}
-local kinds = ARGV[6]
+local kinds = ARGV[5]
 local n = #kinds
-local m = #ARGV - 6 - n
+local m = #ARGV - 5 - n
 
 local found, foundAt = {}, {}
 if m > 0 then
-  found = redis.call('HMGET', KEYS[here], unpack(ARGV, 7 + n))
+  found = redis.call('HMGET', KEYS[here], unpack(ARGV, 6 + n))
   for i = 2, 4 do
     if i ~= here and redis.call('EXISTS', KEYS[i]) == 1 then
-      local others = redis.call('HMGET', KEYS[i], unpack(ARGV, 7 + n))
+      local others = redis.call('HMGET', KEYS[i], unpack(ARGV, 6 + n))
       for j = 1, m do
         if others[j] and not found[j] then found[j], foundAt[j] = others[j], i end
       end
@@ -35,9 +35,9 @@ end
 
 local last, known
 if m < n then
-  last = redis.call('HGET', KEYS[5], ARGV[4])
+  last = redis.call('GET', KEYS[5])
   if last then
-    local number, own = tonumber(string.match(last, '^%d+')), tonumber(ARGV[5])
+    local number, own = tonumber(string.match(last, '^%d+')), tonumber(ARGV[4])
     if number > own then return {-7} end
     if number == own then known = string.gmatch(string.gsub(last, '^%d+', ''), '%S+') end
   end
@@ -99,7 +99,7 @@ end
 
 local answers, plain, plainDone, j = {}, {}, false, 0
 for i = 1, n do
-  local kind, amount = string.byte(kinds, i), tonumber(ARGV[6 + i])
+  local kind, amount = string.byte(kinds, i), tonumber(ARGV[5 + i])
   local answer
   if kind >= 97 then
     if known then
@@ -111,7 +111,7 @@ for i = 1, n do
     end
   else
     j = j + 1
-    local field = ARGV[6 + n + j]
+    local field = ARGV[5 + n + j]
     local record = latest[field] or found[j]
     if kind == 82 then
       answer = refund(record, field, foundAt[j])
@@ -120,7 +120,7 @@ for i = 1, n do
     else
       answer = kind == 68 and deduct(amount) or kind == 71 and add(amount)
       if string.byte(answer) == 103 then
-        keep(field, 'done:' .. ARGV[6 + i] .. ':' .. string.sub(answer, 2))
+        keep(field, 'done:' .. ARGV[5 + i] .. ':' .. string.sub(answer, 2))
       end
     end
   end
@@ -136,8 +136,7 @@ if #changed > 0 then
 end
 for _, old in ipairs(moved) do redis.call('HDEL', old[1], old[2]) end
 if plainDone then
-  redis.call('HSET', KEYS[5], ARGV[4], ARGV[5] .. ' ' .. table.concat(plain, ' '))
-  if not last then redis.call('PEXPIRE', KEYS[5], ${CALLS_LIFE_MS}) end
+  redis.call('SET', KEYS[5], ARGV[4] .. ' ' .. table.concat(plain, ' '), 'PX', ${BATCH_LIFE_MS})
 end
 return {1, table.concat(answers, ' ')}
 `);
