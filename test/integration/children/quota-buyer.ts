@@ -2,7 +2,7 @@ import { redisBackend } from '../../../lib/backend/redis/redis-backend.js';
 import { QuotaManager } from '../../../lib/quota/quota-manager.js';
 
 /** Buys one unit for each buyer, all at once, when told to; tells how many were served. */
-const [url = '', key = '', buyers = '0'] = process.argv.slice(2);
+const [url = '', key = '', buyers = '0', name = String(process.pid)] = process.argv.slice(2);
 
 const backend = redisBackend({ redis: url });
 const quotas = new QuotaManager({ backend });
@@ -17,7 +17,7 @@ process.once('message', () => {
 async function buy(): Promise<{ served: number; refused: number }> {
   const receipts = await Promise.all(
     Array.from({ length: Number(buyers) }, (_, buyer) =>
-      quotas.tryDeduct(key, 1, { operationId: `${process.pid}:${buyer}` }),
+      quotas.tryDeduct(key, 1, { operationId: `${name}:${buyer}` }),
     ),
   );
   await backend.close();
