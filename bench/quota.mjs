@@ -59,18 +59,20 @@ const urlOf = ({ store }) => (store === 'redis' || !postgres ? redis.url : postg
  * @param {readonly WorkerProcess[]} workers
  * @param {Load} load
  * @param {number} forMs
+ * @param {ReadonlySet<string>} inside commands of scripts, which are not counted
  */
-async function slice(contender, workers, { callers }, forMs) {
+async function slice(contender, workers, { callers }, forMs, inside = new Set()) {
   const key = `${contender.prefix ?? 'bench:quota'}:${(keys += 1)}`;
   const [first] = workers;
   await first?.run('prepare', { key, amount: AMOUNT });
-  /** @type {Array<{ taken: number, elapsedMs: number, latencies: Float64Array }>} */
-  const results = await Promise.all(workers.map((worker) => worker.run('take', { key, callers, forMs })));
+  const take = () => Promise.all(workers.map((worker) => worker.run('take', { key, callers, forMs })));
+  /** @type {{ sent: number, result: Array<{ taken: number, elapsedMs: number, latencies: Float64Array }> }} */
+  const { sent, result: results } = await observer.count(inside, take);
   const taken = sum(results.map((result) => result.taken));
   if ((await first?.run('remaining', { key })) !== AMOUNT - taken) wrong += 1;
   const latencies = results.flatMap((result) => [...result.latencies]);
   return {
-    taken,
+    sent: contender.store === 'redis' ? sent / taken : POSTGRES_STATEMENTS,
     perSecond: sum(results.map((result) => result.taken / (result.elapsedMs / 1_000))),
     p50: quantile(latencies, 0.5),
     p99: quantile(latencies, 0.99),
@@ -90,24 +92,26 @@ async function measure(load) {
     const workers = await Promise.all(Array.from({ length: load.processes }, () => start(contender)));
     running.set(contender, workers);
     samples.set(contender.name, { perSecond: [], p50: [], p99: [], sent: [] });
+    await slice(contender, workers, load, 500);
+    const watched = `${contender.prefix ?? 'bench:quota'}:watched`;
+    await workers[0]?.run('prepare', { key: watched, amount: AMOUNT });
     inside.set(
       contender,
-      await observer.insideScripts(() => slice(contender, workers, { ...load, callers: 8 }, 50)),
+      await observer.insideScripts(async () => {
+        await workers[0]?.run('take', { key: watched, callers: 8, forMs: 50 });
+      }),
     );
-    await slice(contender, workers, load, 500);
   }
   for (let round = 0; round < rounds; round += 1) {
     const turn = round % field.length;
     for (const contender of [...field.slice(turn), ...field.slice(0, turn)]) {
       const workers = running.get(contender) ?? [];
-      const { sent, result } = await observer.count(inside.get(contender) ?? new Set(), () =>
-        slice(contender, workers, load, seconds * 1_000),
-      );
+      const result = await slice(contender, workers, load, seconds * 1_000, inside.get(contender));
       const of = samples.get(contender.name);
       of?.perSecond.push(result.perSecond);
       of?.p50.push(result.p50);
       of?.p99.push(result.p99);
-      of?.sent.push(contender.store === 'redis' ? sent / result.taken : POSTGRES_STATEMENTS);
+      of?.sent.push(result.sent);
     }
   }
   await stopAll();

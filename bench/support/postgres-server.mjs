@@ -3,7 +3,7 @@ import { chownSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import pg from 'pg';
+import { Client } from 'pg';
 
 /** Who runs the server when this process is root: Postgres refuses to. */
 const NOBODY = 65_534;
@@ -47,7 +47,7 @@ export async function startPostgres() {
   const url = `postgres:///postgres?host=${encodeURIComponent(folder)}&user=bench`;
   const giveUpAt = performance.now() + STARTS_WITHIN_MS;
   for (;;) {
-    const client = new pg.Client(url);
+    const client = new Client(url);
     try {
       await client.connect();
       const { rows } = await client.query('SHOW server_version');

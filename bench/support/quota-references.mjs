@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { Redis } from 'ioredis';
-import pg from 'pg';
+import { Pool } from 'pg';
 
 /** The least that is atomic: check and take. */
 const TAKE = `
@@ -57,7 +57,7 @@ const POSTGRES_CONNECTIONS = 16;
  * @returns {Promise<import('./quota-session.mjs').QuotaSession>}
  */
 export async function openForUpdate(url) {
-  const pool = new pg.Pool({ connectionString: url, max: POSTGRES_CONNECTIONS });
+  const pool = new Pool({ connectionString: url, max: POSTGRES_CONNECTIONS });
   // the server ends before this process does
   pool.on('error', () => undefined);
   return {
@@ -72,6 +72,9 @@ export async function openForUpdate(url) {
         await client.query('UPDATE quota SET remain = remain - 1 WHERE key = $1', [key]);
         await client.query('INSERT INTO operation (id, amount) VALUES ($1, 1)', [id]);
         await client.query('COMMIT');
+      } catch (error) {
+        await client.query('ROLLBACK');
+        throw error;
       } finally {
         client.release();
       }
