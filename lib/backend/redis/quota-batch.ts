@@ -58,28 +58,24 @@ export function namedReplies(
   calls: readonly NamedDeduction[],
   [, before, ...found]: ReadonlyArray<string | number | undefined>,
 ): QuotaReply[] {
-  const records = new Map<number, string>();
-  for (let at = 0; at < found.length; at += 2) records.set(Number(found[at]) - 1, String(found[at + 1]));
-  const taken = new Map<string, Extract<QuotaReply, { status: 'granted' }>>();
+  const replies: QuotaReply[] = [];
   let remaining = Number(before);
-  return calls.map(({ amount, operationId }, at): QuotaReply => {
-    const record = records.get(at);
-    if (record !== undefined) return knownReply(record, amount);
-    if (before === '') return { status: 'notFound' };
-    if (before === 'x') return { status: 'unusable', why: 'noInteger' };
-    // the same id twice in one batch
-    const first = taken.get(operationId);
-    if (first) {
-      return first.amount === amount
-        ? { ...first, replayed: true }
-        : { status: 'otherAmount', amount: first.amount };
+  let next = 0;
+  for (let at = 0; at < calls.length; at++) {
+    const { amount } = calls[at]!;
+    // told in order
+    if (found[next] === at + 1) {
+      replies.push(knownReply(String(found[next + 1]), amount));
+      next += 2;
+    } else if (before === '') replies.push({ status: 'notFound' });
+    else if (before === 'x') replies.push({ status: 'unusable', why: 'noInteger' });
+    else if (remaining < amount) replies.push({ status: 'exceeded', remaining });
+    else {
+      remaining -= amount;
+      replies.push({ status: 'granted', amount, remaining, replayed: false });
     }
-    if (remaining < amount) return { status: 'exceeded', remaining };
-    remaining -= amount;
-    const reply: QuotaReply = { status: 'granted', amount, remaining, replayed: false };
-    taken.set(operationId, reply);
-    return reply;
-  });
+  }
+  return replies;
 }
 
 function knownReply(record: string, amount: number): QuotaReply {

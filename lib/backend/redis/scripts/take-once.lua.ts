@@ -36,14 +36,17 @@ for j = 1, n do
     local next = amounts()
     amount, text = tonumber(next), 'done:' .. next .. ':'
   end
-  if found[j] then
+  -- known from before, or from this batch
+  local record = found[j] or taken[field]
+  if record then
     answer[#answer + 1] = j
-    answer[#answer + 1] = found[j]
-  elseif left >= amount and not taken[field] then
+    answer[#answer + 1] = record
+  elseif left >= amount then
     left = left - amount
-    changed[k + 1], changed[k + 2] = field, text .. (short and left or integer(left))
+    record = text .. (short and left or integer(left))
+    changed[k + 1], changed[k + 2] = field, record
     k = k + 2
-    taken[field] = true
+    taken[field] = record
   end
 end
 if k > 0 then
