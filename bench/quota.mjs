@@ -20,6 +20,8 @@ import { startWorker } from './support/worker-process.mjs';
 const WORKER = new URL('support/quota-worker.mjs', import.meta.url);
 const AMOUNT = 1_000_000_000_000;
 const POSTGRES_STATEMENTS = 5;
+/** At one caller it takes this long until the code of every contender is compiled. */
+const WARM_UP_MS = 2_000;
 
 /** @type {readonly Load[]} */
 const LOADS = [
@@ -92,7 +94,7 @@ async function measure(load) {
     const workers = await Promise.all(Array.from({ length: load.processes }, () => start(contender)));
     running.set(contender, workers);
     samples.set(contender.name, { perSecond: [], p50: [], p99: [], sent: [] });
-    await slice(contender, workers, load, 500);
+    await slice(contender, workers, load, WARM_UP_MS);
     const watched = `${contender.prefix ?? 'bench:quota'}:watched`;
     await workers[0]?.run('prepare', { key: watched, amount: AMOUNT });
     inside.set(
