@@ -2,20 +2,21 @@ import { importNest, importPackage } from './measured-package.mjs';
 
 /**
  * This module as an application uses it: the built package, `RedisLockModule.forRoot()` with its defaults apart
- * from a long `waitTimeout` (no other contender gives up either), and the injected `LockService`.
+ * from a long `waitTimeout` (no other contender gives up either), and the injected services.
  *
  * @param {string} url
+ * @param {import('../../dist/esm/index.js').RedisLockModuleOptions} [options]
  */
-async function openApplication(url) {
-  const [{ LockService, RedisLockModule }, { NestFactory }] = await Promise.all([
+export async function openApplication(url, options = {}) {
+  const [{ LockService, QuotaService, RedisLockModule }, { NestFactory }] = await Promise.all([
     importPackage(),
     importNest(),
   ]);
   const app = await NestFactory.createApplicationContext(
-    RedisLockModule.forRoot({ redis: url, lock: { waitTimeout: '10m' } }),
+    RedisLockModule.forRoot({ redis: url, lock: { waitTimeout: '10m' }, ...options }),
     { logger: ['error', 'warn'] },
   );
-  return { app, locks: app.get(LockService) };
+  return { app, locks: app.get(LockService), quotas: app.get(QuotaService) };
 }
 
 /**

@@ -14,10 +14,11 @@ const WORKER = new URL('worker.mjs', import.meta.url);
  *
  * @param {string} contender
  * @param {string} url
+ * @param {URL} [file] what it runs
  * @returns {Promise<WorkerProcess>}
  */
-export function startWorker(contender, url) {
-  return startProcess(WORKER, contender, [contender, url]);
+export function startWorker(contender, url, file = WORKER) {
+  return startProcess(file, contender, [contender, url]);
 }
 
 /**

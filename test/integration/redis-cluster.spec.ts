@@ -1,11 +1,11 @@
 import type { Cluster } from 'ioredis';
 import { runBackendContract } from 'nestjs-redis-lock/testing';
 import type { Backend } from '../../lib/backend/backend.js';
-import { callsKey, fenceKey, operationsKey, queueKey, slotOf } from '../../lib/backend/redis/keys.js';
+import { sentKey, fenceKey, operationsKey, queueKey, slotOf } from '../../lib/backend/redis/keys.js';
 import { redisBackend } from '../../lib/backend/redis/redis-backend.js';
 import { RedisCluster } from '../support/redis-cluster.js';
 import { waitFor } from '../support/wait-for.js';
-import { closeBackends, lease, operation, run, startBackend, TIMEOUT_MS } from './redis-fixture.js';
+import { carryOut, closeBackends, lease, operation, run, startBackend, TIMEOUT_MS } from './redis-fixture.js';
 
 let shared: RedisCluster;
 beforeAll(async () => {
@@ -40,7 +40,7 @@ describe('on a Redis Cluster', () => {
     ['unicode', 'lock:订单:🔒'],
     ['5 kB', `lock:${'x'.repeat(5_000)}`],
   ])('L39: key and companions lie in one slot, and we count it like Redis: %s', async (_, key) => {
-    const names = [key, fenceKey(key), queueKey(key), operationsKey(key, 60_000, 7), callsKey(key, 7)];
+    const names = [key, fenceKey(key), queueKey(key), operationsKey(key, 60_000, 7), sentKey(key, 's')];
     const slots = await Promise.all(names.map(slot));
     expect(names.map(slotOf)).toEqual(slots);
     // an empty tag cannot be completed: such a key is refused before it comes here
@@ -135,13 +135,13 @@ describe('on a Redis Cluster', () => {
     expect(await backend.idempotency.begin(mine, TIMEOUT_MS)).toEqual({ status: 'new', attempt: 1 });
     expect(await application.hget('idem:1', 'state')).toBe('pending');
     await backend.quotas.init('quota:m42', 3, TIMEOUT_MS);
-    expect(await backend.quotas.deduct('quota:m42', 2, operation('o1'), TIMEOUT_MS)).toMatchObject({
-      status: 'granted',
-      remaining: 1,
+    const deduct = () => carryOut(backend, 'quota:m42', { kind: 'deduct', amount: 2 }, operation('o1'));
+    expect(await deduct()).toMatchObject({ status: 'granted', remaining: 1 });
+    expect(await deduct()).toMatchObject({ replayed: true });
+    expect(await carryOut(backend, 'quota:m42', { kind: 'deduct', amount: 1 })).toMatchObject({
+      remaining: 0,
     });
-    expect(await backend.quotas.deduct('quota:m42', 2, operation('o1'), TIMEOUT_MS)).toMatchObject({
-      replayed: true,
-    });
+    await carryOut(backend, 'quota:m42', { kind: 'grant', amount: 1 });
     expect(await application.hget('quota:m42', 'remain')).toBe('1');
   });
 });

@@ -33,9 +33,9 @@ export function operationsKey(key: string, periodMs: number, period: number): st
   return `${companionBase(key)}:ops:${periodMs}:${period}`;
 }
 
-/** As {@link operationsKey}, for calls without an operation id. */
-export function callsKey(key: string, period: number): string {
-  return `${companionBase(key)}:calls:${period}`;
+/** What this sender's last batch did for its calls without an operation id. */
+export function sentKey(key: string, sender: string): string {
+  return `${companionBase(key)}:sent:${sender}`;
 }
 
 export const FENCE_SUFFIX = ':fence';

@@ -1,8 +1,8 @@
 import { redisBackend } from '../../../lib/backend/redis/redis-backend.js';
 import { QuotaManager } from '../../../lib/quota/quota-manager.js';
 
-/** Buys one unit for each buyer, all at once, when told to; tells how many were served. */
-const [url = '', key = '', buyers = '0'] = process.argv.slice(2);
+/** Buys for each buyer, all at once, when told to: 1 unit, or 1 to 7; tells how much was served. */
+const [url = '', key = '', buyers = '0', name = String(process.pid), most = '1'] = process.argv.slice(2);
 
 const backend = redisBackend({ redis: url });
 const quotas = new QuotaManager({ backend });
@@ -14,15 +14,18 @@ process.once('message', () => {
   );
 });
 
-async function buy(): Promise<{ served: number; refused: number }> {
+async function buy(): Promise<{ served: number; refused: number; units: number }> {
   const receipts = await Promise.all(
     Array.from({ length: Number(buyers) }, (_, buyer) =>
-      quotas.tryDeduct(key, 1, { operationId: `${process.pid}:${buyer}` }),
+      quotas.tryDeduct(key, 1 + Math.floor(Math.random() * Number(most)), {
+        operationId: `${name}:${buyer}`,
+      }),
     ),
   );
   await backend.close();
   const served = receipts.filter((receipt) => receipt !== null).length;
-  return { served, refused: receipts.length - served };
+  const units = receipts.reduce((sum, receipt) => sum + (receipt?.amount ?? 0), 0);
+  return { served, refused: receipts.length - served, units };
 }
 
 void backend.start(10_000).then(() => process.send!({ type: 'ready' }));
