@@ -1,6 +1,5 @@
-import { randomUUID } from 'node:crypto';
 import type { Observable } from 'rxjs';
-import type { Backend, BeginReply, BeginRequest } from '../backend/backend.js';
+import type { Backend, BeginReply } from '../backend/backend.js';
 import { withRetries } from '../backend/retry.js';
 import {
   IdempotencyInProgressError,
@@ -8,10 +7,10 @@ import {
   IdempotencyMismatchError,
   isRedisLockError,
   LockClosedError,
-  type StoreUnavailableError,
 } from '../errors.js';
-import { instant, systemClock, type Clock, type Instant } from '../lock/validity.js';
+import { systemClock, type Clock } from '../lock/validity.js';
 import { outsideCallChain } from '../outside-call-chain.js';
+import { Beginning } from './beginning.js';
 import { IdempotencyEvents } from './idempotency-events.js';
 import type { IdempotencyEvent, IdempotencyRecordInfo } from './idempotency.js';
 import { OwnedRun } from './owned-run.js';
@@ -19,6 +18,7 @@ import { replayableReply } from './record-codec.js';
 import { isRecordKey, keyRecord } from './record-key.js';
 import { RecordWaiting } from './record-waiting.js';
 import type { ReplayableReply } from './stored-reply.js';
+import type { WaitRequest } from './waiting-room.js';
 
 /** Bounds a begin, and an operator's look-up, with all their tries. */
 const BUDGET_MS = 2_000;
@@ -60,7 +60,7 @@ export class IdempotencyEngine {
   readonly #backend: Backend;
   readonly #clock: Clock;
   readonly #events = new IdempotencyEvents();
-  readonly #waiting = new RecordWaiting();
+  readonly #waiting: RecordWaiting;
   readonly #runs = new Set<OwnedRun>();
   #closed = false;
   #onIdle: (() => void) | undefined;
@@ -69,6 +69,7 @@ export class IdempotencyEngine {
     this.#backend = backend;
     this.keyPrefix = keyPrefix;
     this.#clock = clock;
+    this.#waiting = new RecordWaiting(backend.idempotency, backend.locks.inbox, clock);
   }
 
   /** What happens to records, for metrics and logs. */
@@ -85,26 +86,19 @@ export class IdempotencyEngine {
    * @throws LockClosedError the module shuts down.
    */
   async begin(call: BeginCall): Promise<Begun> {
-    const { recordKey } = call;
-    if (this.#closed) throw new LockClosedError([recordKey]);
+    if (this.#closed) throw new LockClosedError([call.recordKey]);
     const beginning = new Beginning(this.#backend, this.#clock, call);
-    let reply: BeginReply;
-    try {
-      reply = await this.#ask(beginning, BUDGET_MS);
-    } catch (error) {
-      if (call.onStoreDown === 'bypass' && isRedisLockError(error, 'STORE_UNAVAILABLE'))
-        return { kind: 'bypass' };
-      throw error;
-    }
-    if (reply.status === 'busy' && call.onConcurrent === 'wait') {
-      const { fingerprint, waitTimeoutMs } = call;
-      reply = await this.#waiting.wait({
-        recordKey,
-        fingerprint,
-        busy: reply,
-        timeoutMs: waitTimeoutMs,
-        ask: (budgetMs) => this.#ask(beginning, Math.min(budgetMs, BUDGET_MS)),
-      });
+    const waits = call.onConcurrent === 'wait' && call.waitTimeoutMs > 0 ? this.#waits(beginning) : undefined;
+    let reply = waits && (await this.#waiting.join(waits));
+    if (!reply) {
+      try {
+        reply = await this.#ask(beginning, BUDGET_MS, false);
+      } catch (error) {
+        if (call.onStoreDown === 'bypass' && isRedisLockError(error, 'STORE_UNAVAILABLE'))
+          return { kind: 'bypass' };
+        throw error;
+      }
+      if (waits && reply.status === 'busy') reply = await this.#waiting.wait(waits, reply);
     }
     return this.#begun(beginning, reply);
   }
@@ -153,11 +147,21 @@ export class IdempotencyEngine {
     this.#events.complete();
   }
 
-  async #ask(beginning: Beginning, budgetMs: number): Promise<BeginReply> {
+  #waits(beginning: Beginning): WaitRequest {
+    const { recordKey, fingerprint, waitTimeoutMs } = beginning.call;
+    return {
+      recordKey,
+      fingerprint,
+      until: this.#clock.monotonic() + waitTimeoutMs,
+      ask: (budgetMs, queue) => this.#ask(beginning, Math.min(budgetMs, BUDGET_MS), queue),
+    };
+  }
+
+  async #ask(beginning: Beginning, budgetMs: number, queue: boolean): Promise<BeginReply> {
     const { recordKey } = beginning.call;
     let reply: BeginReply;
     try {
-      reply = await beginning.ask(budgetMs);
+      reply = await beginning.ask(budgetMs, queue);
     } catch (error) {
       if (isRedisLockError(error, 'STORE_UNAVAILABLE'))
         this.#events.emit({ type: 'storeDown', recordKey, error });
@@ -218,66 +222,5 @@ export class IdempotencyEngine {
     return isRecordKey(this.keyPrefix, keyOrRecordKey)
       ? keyOrRecordKey
       : keyRecord(this.keyPrefix, { key: keyOrRecordKey });
-  }
-}
-
-/** One caller's tries to begin, all under one owner: a resent begin is known again. */
-class Beginning {
-  readonly owner = randomUUID();
-  /** Before the send of the try that was answered. */
-  sentAt: Instant;
-  /** Whether any try was never answered. */
-  unanswered = false;
-
-  constructor(
-    private readonly backend: Backend,
-    private readonly clock: Clock,
-    readonly call: BeginCall,
-  ) {
-    this.sentAt = instant(clock);
-  }
-
-  /** How long a pending record stays: the attempts and the fingerprint must survive the lease of a dead owner. */
-  get pendingMs(): number {
-    return Math.max(this.call.ttlMs, 2 * this.call.leaseMs);
-  }
-
-  async ask(budgetMs: number): Promise<BeginReply> {
-    const { recordKey, fingerprint, leaseMs } = this.call;
-    const request: BeginRequest = {
-      recordKey,
-      owner: this.owner,
-      leaseMs,
-      fingerprint,
-      ttlMs: this.pendingMs,
-    };
-    try {
-      return await withRetries(this.backend, { budgetMs, tryMs: TRY_MS }, (timeoutMs) =>
-        this.#try(request, timeoutMs),
-      );
-    } catch (error) {
-      // nobody shall meet a 409 from an owner that does not exist
-      if (this.unanswered) this.abandon();
-      throw error;
-    }
-  }
-
-  abandon(): void {
-    const { recordKey } = this.call;
-    void this.backend.idempotency.abandon({ recordKey, owner: this.owner, ttlMs: this.pendingMs });
-  }
-
-  async #try(request: BeginRequest, timeoutMs: number): Promise<BeginReply> {
-    const sentAt = instant(this.clock);
-    try {
-      const reply = await this.backend.idempotency.begin(request, timeoutMs);
-      this.sentAt = sentAt;
-      return reply;
-    } catch (error) {
-      if (isRedisLockError(error, 'STORE_UNAVAILABLE')) {
-        this.unanswered ||= (error as StoreUnavailableError).outcome === 'unknown';
-      }
-      throw error;
-    }
   }
 }

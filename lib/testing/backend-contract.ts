@@ -11,6 +11,7 @@ import {
   type Subject,
 } from './contract/contract-suite.js';
 import { idempotencyContract } from './contract/idempotency-contract.js';
+import { idempotencyWaitingContract } from './contract/idempotency-waiting-contract.js';
 import { lockContract } from './contract/lock-contract.js';
 import { quotaContract } from './contract/quota-contract.js';
 import { waitingContract } from './contract/waiting-contract.js';
@@ -60,6 +61,7 @@ export function runBackendContract(
     describe('locks', () => lockContract(api, subject));
     describe('locks that are waited for', () => waitingContract(api, subject));
     describe('idempotency', () => idempotencyContract(api, subject));
+    describe('idempotency that is waited for', () => idempotencyWaitingContract(api, subject));
     describe('quotas', () => quotaContract(api, subject));
   });
 }
