@@ -3,9 +3,20 @@ import type { Backend, BeginReply } from '../backend/backend.js';
 import { withRetries } from '../backend/retry.js';
 import { isRedisLockError, type StoreUnavailableError } from '../errors.js';
 import { instant, type Clock, type Instant } from '../lock/validity.js';
-import type { BeginCall } from './idempotency-engine.js';
 
 const TRY_MS = 1_000;
+
+/** What a run is begun with. */
+export interface BeginCall {
+  recordKey: string;
+  /** Null: not compared. */
+  fingerprint: string | null;
+  ttlMs: number;
+  leaseMs: number;
+  onConcurrent: 'reject' | 'wait';
+  waitTimeoutMs: number;
+  onStoreDown: 'reject' | 'bypass';
+}
 
 /** One caller's tries to begin, all under one owner: a resent begin is known again. */
 export class Beginning {

@@ -10,13 +10,14 @@ import {
 } from '../errors.js';
 import { systemClock, type Clock } from '../lock/validity.js';
 import { outsideCallChain } from '../outside-call-chain.js';
-import { Beginning } from './beginning.js';
+import { Beginning, type BeginCall } from './beginning.js';
 import { IdempotencyEvents } from './idempotency-events.js';
 import type { IdempotencyEvent, IdempotencyRecordInfo } from './idempotency.js';
 import { OwnedRun } from './owned-run.js';
 import { replayableReply } from './record-codec.js';
 import { isRecordKey, keyRecord } from './record-key.js';
 import { RecordWaiting } from './record-waiting.js';
+import { RunWatchdog } from './run-watchdog.js';
 import type { ReplayableReply } from './stored-reply.js';
 import type { WaitRequest } from './waiting-room.js';
 
@@ -31,18 +32,6 @@ export interface EngineSettings {
   keyPrefix?: string;
   /** @default the system's clocks */
   clock?: Clock;
-}
-
-/** What a run is begun with. */
-export interface BeginCall {
-  recordKey: string;
-  /** Null: not compared. */
-  fingerprint: string | null;
-  ttlMs: number;
-  leaseMs: number;
-  onConcurrent: 'reject' | 'wait';
-  waitTimeoutMs: number;
-  onStoreDown: 'reject' | 'bypass';
 }
 
 /** `replay` without a reply: done before, but the reply could not be kept or cannot be read. */
@@ -61,6 +50,7 @@ export class IdempotencyEngine {
   readonly #clock: Clock;
   readonly #events = new IdempotencyEvents();
   readonly #waiting: RecordWaiting;
+  readonly #watchdog: RunWatchdog;
   readonly #runs = new Set<OwnedRun>();
   #closed = false;
   #onIdle: (() => void) | undefined;
@@ -69,6 +59,7 @@ export class IdempotencyEngine {
     this.#backend = backend;
     this.keyPrefix = keyPrefix;
     this.#clock = clock;
+    this.#watchdog = new RunWatchdog(clock);
     this.#waiting = new RecordWaiting(backend.idempotency, backend.locks.inbox, clock);
   }
 
@@ -186,6 +177,7 @@ export class IdempotencyEngine {
           backend: this.#backend,
           events,
           clock: this.#clock,
+          watchdog: this.#watchdog,
           request: { recordKey, owner: beginning.owner, attempt, fingerprint, ttlMs: beginning.pendingMs },
           ttlMs: beginning.call.ttlMs,
           leaseMs,

@@ -1,5 +1,6 @@
 import type { CallContext } from '../call/call-context.js';
 import { LockConfigError, type ConfigFault } from '../errors.js';
+import type { FingerprintRule } from './fingerprint.js';
 import type { IdempotencyDefaults, IdempotentOptions, OnError } from './idempotency.js';
 import { OptionCheck } from './option-check.js';
 
@@ -32,7 +33,7 @@ export interface IdempotentSpec extends ResolvedIdempotencyDefaults {
   key: KeySource;
   required: boolean;
   scope?: TextSource<string>;
-  fingerprint: NonNullable<IdempotentOptions['fingerprint']>;
+  fingerprint: FingerprintRule;
   inFlightReply?: (call: CallContext) => unknown;
   onError: OnError | ((error: unknown, call: CallContext) => OnError);
   isSuccess?: (value: unknown, status: number) => boolean;
@@ -126,7 +127,7 @@ export function collectIdempotentOptions(
     ...resolved,
     key,
     required: resolved.required ?? key.kind === 'key',
-    fingerprint: fingerprint(check) ?? key.kind === 'header',
+    fingerprint: fingerprint(check) ?? (key.kind === 'header' ? 'bodyUnlessMultipart' : false),
     onError: onError(check),
     ...(scope === undefined ? {} : { scope }),
     ...(inFlightReply && { inFlightReply }),
@@ -194,12 +195,12 @@ function textSource(check: OptionCheck, name: 'key' | 'scope'): TextSource | und
   return undefined;
 }
 
-function fingerprint(check: OptionCheck): IdempotentSpec['fingerprint'] | undefined {
+function fingerprint(check: OptionCheck): IdempotentOptions['fingerprint'] {
   const value = check.value('fingerprint');
   const fields =
     Array.isArray(value) && value.length > 0 && value.every((f) => typeof f === 'string' && f !== '');
   if (value === undefined || typeof value === 'boolean' || typeof value === 'function' || fields) {
-    return value as IdempotentSpec['fingerprint'] | undefined;
+    return value as IdempotentOptions['fingerprint'];
   }
   check.fault('fingerprint', 'is true, false, a list of field names of the body, or a function');
   return undefined;

@@ -36,7 +36,7 @@ export interface IdempotentOptions {
   scope?: Template | ((call: CallContext) => string);
   /**
    * What must be the same in a repeat: the body (true), nothing (false), the named fields of the body, or what
-   * the function returns.
+   * the function returns (or its promise gives). The body of a multipart form is compared only when told: `true`.
    * @default true with `header`, false with `key`
    */
   fingerprint?: boolean | readonly string[] | ((call: CallContext) => unknown);

@@ -7,6 +7,7 @@ import type { IdempotencyEvents } from './idempotency-events.js';
 import { LeaseRenewal } from './lease-renewal.js';
 import { encodeReply, replayableReply } from './record-codec.js';
 import { completeRecord } from './record-completion.js';
+import type { RunWatchdog } from './run-watchdog.js';
 import type { ReplayableReply, StoredReply } from './stored-reply.js';
 
 /** How long a caller waits for the release of its record. */
@@ -16,6 +17,7 @@ export interface OwnedRunSettings {
   backend: Backend;
   events: IdempotencyEvents;
   clock: Clock;
+  watchdog: RunWatchdog;
   /** Its `ttlMs` is how long the record lives while it is pending. */
   request: OwnerRequest;
   /** How long the finished record lives. */
@@ -43,13 +45,14 @@ export class OwnedRun {
 
   constructor(settings: OwnedRunSettings) {
     this.#settings = settings;
-    const { backend, request, leaseMs, begunAt, clock, events } = settings;
+    const { backend, request, leaseMs, begunAt, clock, watchdog, events } = settings;
     this.#renewal = new LeaseRenewal({
       store: backend.idempotency,
       request,
       leaseMs,
       begunAt,
       clock,
+      watchdog,
       onLost: (error) =>
         events.emit({ type: 'lost', recordKey: request.recordKey, attempt: request.attempt, error }),
     });

@@ -1,5 +1,6 @@
 import { IdempotencyUnreplayableError } from '../errors.js';
-import type { BeginCall, IdempotencyEngine } from './idempotency-engine.js';
+import type { BeginCall } from './beginning.js';
+import type { IdempotencyEngine } from './idempotency-engine.js';
 import { ON_ERROR } from './idempotency-options.js';
 import type { OnError } from './idempotency.js';
 import type { OwnedRun } from './owned-run.js';

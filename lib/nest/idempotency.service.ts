@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import type { Observable } from 'rxjs';
 import { IdempotencyKeyError } from '../errors.js';
 import { resolveExecuteOptions } from '../idempotency/execute-options.js';
-import { hashOf } from '../idempotency/fingerprint.js';
+import { canonicalHash } from '../idempotency/canonical-hash.js';
 import type { IdempotencyEngine } from '../idempotency/idempotency-engine.js';
 import {
   IDEMPOTENCY_DEFAULTS,
@@ -62,7 +62,7 @@ export class IdempotencyService {
     const call = {
       ...terms,
       recordKey: keyRecord(this.#engine.keyPrefix, { key, ...(scope === undefined ? {} : { scope }) }),
-      fingerprint: fingerprint === undefined ? null : hashOf(fingerprint),
+      fingerprint: fingerprint === undefined ? null : await canonicalHash(fingerprint),
     };
     const rules = {
       onError: typeof onError === 'function' ? (error: unknown) => onError(error, NO_CALL) : onError,

@@ -67,7 +67,8 @@ export class IdempotentHandler {
     const recordKey = recordKeyOf(this.engine.keyPrefix, spec, call, context);
     if (recordKey === undefined) return run().value;
     const { ttlMs, leaseMs, onConcurrent, waitTimeoutMs, onStoreDown, isSuccess } = spec;
-    const fingerprint = fingerprintOf(spec.fingerprint, call);
+    const made = fingerprintOf(spec.fingerprint, call);
+    const fingerprint = made instanceof Promise ? await made : made;
     const { value } = await runOnce(
       this.engine,
       { recordKey, fingerprint, ttlMs, leaseMs, onConcurrent, waitTimeoutMs, onStoreDown },
