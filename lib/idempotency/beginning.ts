@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { Backend, BeginReply } from '../backend/backend.js';
 import { withRetries } from '../backend/retry.js';
 import { isRedisLockError, type StoreUnavailableError } from '../errors.js';
+import type { IdempotencyCodec } from './idempotency.js';
 import { instant, type Clock, type Instant } from '../lock/validity.js';
 
 const TRY_MS = 1_000;
@@ -16,6 +17,7 @@ export interface BeginCall {
   onConcurrent: 'reject' | 'wait';
   waitTimeoutMs: number;
   onStoreDown: 'reject' | 'bypass';
+  codec?: IdempotencyCodec;
 }
 
 /** One caller's tries to begin, all under one owner: a resent begin is known again. */

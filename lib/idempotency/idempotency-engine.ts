@@ -1,5 +1,5 @@
 import type { Observable } from 'rxjs';
-import type { Backend, BeginReply } from '../backend/backend.js';
+import type { Backend, BeginReply, RecordState } from '../backend/backend.js';
 import { withRetries } from '../backend/retry.js';
 import {
   IdempotencyInProgressError,
@@ -12,10 +12,11 @@ import { systemClock, type Clock } from '../lock/validity.js';
 import { outsideCallChain } from '../outside-call-chain.js';
 import { Beginning, type BeginCall } from './beginning.js';
 import { IdempotencyEvents } from './idempotency-events.js';
-import type { IdempotencyEvent, IdempotencyRecordInfo } from './idempotency.js';
+import type { IdempotencyCounters, IdempotencyEvent, IdempotencyRecordInfo } from './idempotency.js';
 import { OwnedRun } from './owned-run.js';
-import { replayableReply } from './record-codec.js';
+import { isReplayable } from './record-codec.js';
 import { isRecordKey, keyRecord } from './record-key.js';
+import { RecordPayload } from './record-payload.js';
 import { RecordWaiting } from './record-waiting.js';
 import { RunWatchdog } from './run-watchdog.js';
 import type { ReplayableReply } from './stored-reply.js';
@@ -32,12 +33,14 @@ export interface EngineSettings {
   keyPrefix?: string;
   /** @default the system's clocks */
   clock?: Clock;
+  /** How long a completion is tried for in the background, in milliseconds. @default 600000 */
+  completeWithinMs?: number;
 }
 
 /** `replay` without a reply: done before, but the reply could not be kept or cannot be read. */
 export type Begun =
   | { kind: 'run'; run: OwnedRun }
-  | { kind: 'replay'; attempt: number; reply: ReplayableReply | null }
+  | { kind: 'replay'; attempt: number; reply: ReplayableReply | null; error?: Error }
   | { kind: 'bypass' };
 
 /**
@@ -51,11 +54,13 @@ export class IdempotencyEngine {
   readonly #events = new IdempotencyEvents();
   readonly #waiting: RecordWaiting;
   readonly #watchdog: RunWatchdog;
+  readonly #completeWithinMs: number;
   readonly #runs = new Set<OwnedRun>();
   #closed = false;
   #onIdle: (() => void) | undefined;
 
-  constructor({ backend, keyPrefix = '', clock = systemClock }: EngineSettings) {
+  constructor({ backend, keyPrefix = '', clock = systemClock, completeWithinMs = 600_000 }: EngineSettings) {
+    this.#completeWithinMs = completeWithinMs;
     this.#backend = backend;
     this.keyPrefix = keyPrefix;
     this.#clock = clock;
@@ -100,10 +105,23 @@ export class IdempotencyEngine {
     const record = await withRetries(this.#backend, { budgetMs: BUDGET_MS, tryMs: TRY_MS }, (timeoutMs) =>
       this.#backend.idempotency.inspect(recordKey, timeoutMs),
     );
-    if (!record) return null;
-    const { state, attempt, leaseMs, payload } = record;
-    const replayable = payload !== undefined && replayableReply(payload) !== null;
-    return { recordKey, state, attempt, leaseMs, replayable };
+    return record && infoOf(record);
+  }
+
+  /**
+   * The records of the store, by SCAN (never KEYS), a few at a time.
+   *
+   * @param pattern a glob on what stands behind `idem:` in the record key.
+   */
+  async *list(pattern = '*'): AsyncIterable<IdempotencyRecordInfo> {
+    const { keyPrefix } = this;
+    const records = this.#backend.idempotency.list(`${keyPrefix}idem:`, pattern, BUDGET_MS);
+    for await (const record of records) if (isRecordKey(keyPrefix, record.recordKey)) yield infoOf(record);
+  }
+
+  /** How often each event happened. */
+  get counters(): IdempotencyCounters {
+    return this.#events.counters;
   }
 
   /** Deletes a record, so that the next request runs; false when there was none. For operators. */
@@ -163,8 +181,8 @@ export class IdempotencyEngine {
     throw new LockClosedError([recordKey]);
   }
 
-  #begun(beginning: Beginning, reply: BeginReply): Begun {
-    const { recordKey, fingerprint, leaseMs } = beginning.call;
+  async #begun(beginning: Beginning, reply: BeginReply): Promise<Begun> {
+    const { recordKey, fingerprint, leaseMs, codec } = beginning.call;
     const events = this.#events;
     const runs = reply.status === 'new' || reply.status === 'takeover';
     if (!runs && beginning.unanswered) beginning.abandon();
@@ -180,7 +198,9 @@ export class IdempotencyEngine {
           watchdog: this.#watchdog,
           request: { recordKey, owner: beginning.owner, attempt, fingerprint, ttlMs: beginning.pendingMs },
           ttlMs: beginning.call.ttlMs,
+          payloads: new RecordPayload(recordKey, codec),
           leaseMs,
+          completeWithinMs: this.#completeWithinMs,
           begunAt: beginning.sentAt,
           doubtful: beginning.unanswered,
           onEnd: (ended) => this.#ended(ended),
@@ -189,8 +209,11 @@ export class IdempotencyEngine {
         return { kind: 'run', run };
       }
       case 'replay': {
-        events.emit({ type: 'replayed', recordKey, attempt: reply.attempt });
-        return { kind: 'replay', attempt: reply.attempt, reply: replayableReply(reply.payload) };
+        const { attempt } = reply;
+        const unpacked = await new RecordPayload(recordKey, codec).unpack(reply.payload);
+        const { error } = unpacked;
+        events.emit({ type: 'replayed', recordKey, attempt, ...(error && { error }) });
+        return { kind: 'replay', attempt, ...unpacked };
       }
       case 'busy':
         events.emit({ type: 'inProgress', recordKey, attempt: reply.attempt });
@@ -215,4 +238,8 @@ export class IdempotencyEngine {
       ? keyOrRecordKey
       : keyRecord(this.keyPrefix, { key: keyOrRecordKey });
   }
+}
+
+function infoOf({ recordKey, state, attempt, leaseMs, payload }: RecordState): IdempotencyRecordInfo {
+  return { recordKey, state, attempt, leaseMs, replayable: payload !== undefined && isReplayable(payload) };
 }

@@ -1,7 +1,7 @@
 import type { CallContext } from '../call/call-context.js';
 import { LockConfigError, type ConfigFault } from '../errors.js';
 import type { FingerprintRule } from './fingerprint.js';
-import type { IdempotencyDefaults, IdempotentOptions, OnError } from './idempotency.js';
+import type { IdempotencyCodec, IdempotencyDefaults, IdempotentOptions, OnError } from './idempotency.js';
 import { OptionCheck } from './option-check.js';
 
 /** The least lease: below it a renewal every third of it cannot be relied on. */
@@ -26,6 +26,8 @@ export interface ResolvedIdempotencyDefaults {
   maxBodyBytes: number;
   /** Lower case. */
   replayHeaders: readonly string[];
+  beforeStore?: (value: unknown, call: CallContext) => unknown;
+  codec?: IdempotencyCodec;
 }
 
 /** {@link IdempotentOptions} with every default filled in and every duration in milliseconds. */
@@ -77,6 +79,8 @@ const DEFAULTS_KNOWN = [
   'onStoreDown',
   'maxBodyBytes',
   'replayHeaders',
+  'beforeStore',
+  'codec',
 ];
 const OPTIONS_KNOWN = [
   'header',
@@ -159,7 +163,30 @@ function common(check: OptionCheck, defaults: ResolvedIdempotencyDefaults): Reso
     onStoreDown: check.oneOf('onStoreDown', ['reject', 'bypass']) ?? defaults.onStoreDown,
     maxBodyBytes: maxBodyBytes(check) ?? defaults.maxBodyBytes,
     replayHeaders: [...new Set([...defaults.replayHeaders, ...replayHeaders(check)])],
+    ...storing(check, defaults),
   };
+}
+
+/** What is done to a reply on its way into the store. */
+export function storing(
+  check: OptionCheck,
+  defaults: ResolvedIdempotencyDefaults,
+): Pick<ResolvedIdempotencyDefaults, 'beforeStore' | 'codec'> {
+  const beforeStore =
+    (check.fn('beforeStore') as ResolvedIdempotencyDefaults['beforeStore']) ?? defaults.beforeStore;
+  const given = check.value('codec') as IdempotencyCodec | undefined;
+  if (given !== undefined && !isCodec(given)) {
+    check.fault('codec', 'is an object with the functions encode and decode');
+  }
+  const codec = given ?? defaults.codec;
+  return { ...(beforeStore && { beforeStore }), ...(codec && { codec }) };
+}
+
+function isCodec(value: unknown): boolean {
+  const codec = value as Partial<IdempotencyCodec> | null;
+  return (
+    typeof codec === 'object' && typeof codec?.encode === 'function' && typeof codec.decode === 'function'
+  );
 }
 
 function keySource(check: OptionCheck): KeySource {
