@@ -84,7 +84,7 @@ export interface IdempotentOptions {
    * instead; returning nothing keeps the copy as it was left. The first caller gets the whole reply. When it fails,
    * nothing is kept and repeats are refused (`IDEMPOTENCY_UNREPLAYABLE`).
    */
-  beforeStore?: (value: any, call: CallContext) => unknown;
+  beforeStore?: (value: CallContext['body'], call: CallContext) => unknown;
   /** Encrypts or compresses what is kept. */
   codec?: IdempotencyCodec;
   /** The named instance of the module to use. */

@@ -112,9 +112,6 @@ function within(packed: Promise<Packed>): Promise<Packed> {
     };
     const timer = outsideCallChain(() => setTimeout(late, PACK_WITHIN_MS));
     timer.unref();
-    void packed.then((done) => {
-      clearTimeout(timer);
-      resolve(done);
-    });
+    packed.finally(() => clearTimeout(timer)).then(resolve, late);
   });
 }

@@ -176,7 +176,7 @@ describe('repeats that wait', () => {
       const gate = deferred<string>();
       const { run } = await running(key, gate.promise);
       const patient = far.service.execute(key, () => 'never', WAIT);
-      const hasty = far.service.execute(key, () => 'never', { onConcurrent: 'wait', waitTimeout: '3s' });
+      const hasty = far.service.execute(key, () => 'never', { onConcurrent: 'wait', waitTimeout: '8s' });
       await waitFor(() => far.backend.locks.inbox.state === 'listening');
       proxy.cut();
       await expect(hasty).rejects.toEqual(code('STORE_UNAVAILABLE'));
