@@ -47,6 +47,8 @@ export type { KeyTemplate } from './call/key-template.js';
 export type { Lock, LockEvent, LockInfo, LockOptions } from './lock/lock.js';
 export type {
   ExecuteOptions,
+  IdempotencyCodec,
+  IdempotencyCounters,
   IdempotencyDefaults,
   IdempotencyEvent,
   IdempotencyRecordInfo,

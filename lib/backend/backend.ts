@@ -112,18 +112,26 @@ export interface InboxGrant extends LeaseRef {
   time: StoreTime;
 }
 
-/** Where this process hears that a lock was passed on to it. Opened at the first contention. */
+/**
+ * Where this process hears that a lock was passed on to it, or that a record it waits for has ended: one channel
+ * for both. Opened at the first contention.
+ */
 export interface Inbox {
   /** `closed`: not opened yet, or connecting. `forbidden`: this user may not subscribe. */
   readonly state: 'closed' | 'listening' | 'forbidden';
   /** Opens it, if it is not open yet. Resolves once it listens or is forbidden, and after `timeoutMs` anyway. */
   open(timeoutMs: number): Promise<void>;
-  /** Called for each grant that is heard, outside every call chain. A message is a hint: it may come late, twice or never. */
-  onGrant(listener: (grant: InboxGrant) => void): void;
+  /**
+   * Called for each grant that is heard, outside every call chain. A message is a hint: it may come late, twice or
+   * never. Like the others, returns what takes the listener away again.
+   */
+  onGrant(listener: (grant: InboxGrant) => void): () => void;
   /** Called when an operator took a key from a token of this process ({@link LockStore.forceRelease}). */
-  onForceRelease(listener: (lease: LeaseRef) => void): void;
+  onForceRelease(listener: (lease: LeaseRef) => void): () => void;
+  /** Called when a record that this process waits for ({@link BeginRequest.queue}) has ended; a hint as well. */
+  onRecordEnded(listener: (recordKey: string) => void): () => void;
   /** Called after every (re)subscription: what was said meanwhile was missed. */
-  onListening(listener: () => void): void;
+  onListening(listener: () => void): () => void;
 }
 
 export interface ExtendRequest extends LeaseRef {
@@ -200,6 +208,12 @@ export interface BeginRequest {
   ttlMs: number;
   /** Null: not compared. */
   fingerprint: string | null;
+  /**
+   * Whether this process's inbox is noted in a record that is busy, and told when it ends: once, however many
+   * wait here. Only while that inbox listens.
+   * @default false
+   */
+  queue?: boolean;
 }
 
 export type BeginReply =
@@ -248,6 +262,8 @@ export interface IdempotencyStore {
    * with a fresh lease (a resend); lease left -> busy; else takeover with attempt + 1. A damaged record counts
    * as done, with an empty payload. The lease is kept as a field by the store's clock; the record's own life
    * is at least `ttlMs`.
+   *
+   * Whoever waits with `queue` is told by `complete`, `release`, `abandon` and `forget`.
    */
   begin(request: BeginRequest, timeoutMs: number): Promise<BeginReply>;
   renew(request: OwnerRequest & { leaseMs: number }, timeoutMs: number): Promise<RenewReply>;
@@ -260,7 +276,14 @@ export interface IdempotencyStore {
    * until answered (order behind a begin still under way is the store's affair); resolves then, never rejects.
    */
   abandon(request: { recordKey: string; owner: string; ttlMs: number }): Promise<void>;
+  /** Nobody of this process waits for the record any more: its inbox is taken out of it. Once, never rejects. */
+  leave(recordKey: string, timeoutMs: number): Promise<void>;
   inspect(recordKey: string, timeoutMs: number): Promise<RecordState | null>;
+  /**
+   * The records whose key begins with `prefix` and, behind it, matches the glob `pattern`. One that comes or goes
+   * meanwhile may be missed, and one may come twice while the store grows.
+   */
+  list(prefix: string, pattern: string, timeoutMs: number): AsyncIterable<RecordState>;
   /** Deletes the record. False when there was none. */
   forget(recordKey: string, timeoutMs: number): Promise<boolean>;
 }

@@ -3,6 +3,7 @@ import type { ExecuteOptions } from './idempotency.js';
 import {
   MIN_LEASE_MS,
   onError,
+  storing,
   type IdempotentSpec,
   type ResolvedIdempotencyDefaults,
 } from './idempotency-options.js';
@@ -11,7 +12,15 @@ import { OptionCheck } from './option-check.js';
 /** {@link ExecuteOptions} with every default filled in and every duration in milliseconds. */
 export interface ResolvedExecuteOptions extends Pick<
   IdempotentSpec,
-  'ttlMs' | 'leaseMs' | 'onConcurrent' | 'waitTimeoutMs' | 'onError' | 'isSuccess' | 'onStoreDown'
+  | 'ttlMs'
+  | 'leaseMs'
+  | 'onConcurrent'
+  | 'waitTimeoutMs'
+  | 'onError'
+  | 'isSuccess'
+  | 'onStoreDown'
+  | 'beforeStore'
+  | 'codec'
 > {
   scope?: string;
   /** Undefined: nothing is compared. */
@@ -28,6 +37,8 @@ const KNOWN = [
   'onStoreDown',
   'scope',
   'fingerprint',
+  'beforeStore',
+  'codec',
 ];
 
 /**
@@ -51,6 +62,7 @@ export function resolveExecuteOptions(
     onStoreDown: check.oneOf('onStoreDown', ['reject', 'bypass']) ?? defaults.onStoreDown,
     onError: onError(check),
     fingerprint: check.value('fingerprint'),
+    ...storing(check, defaults),
     ...(isSuccess && { isSuccess }),
     ...(scope === undefined ? {} : { scope }),
   };

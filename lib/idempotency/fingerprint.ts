@@ -1,62 +1,42 @@
-import { createHash } from 'node:crypto';
 import type { CallContext } from '../call/call-context.js';
-import { IdempotencyKeyError } from '../errors.js';
+import { canonicalHash } from './canonical-hash.js';
 import type { IdempotentOptions } from './idempotency.js';
 
-/** Nobody's request nests deeper, and a deeper one would exhaust the stack here or further on. */
-const DEEPEST = 500;
+/**
+ * What is compared: as the options say, or, where they say nothing, the body unless it is a multipart form (its
+ * boundary, and often its files, are others in every delivery).
+ */
+export type FingerprintRule = NonNullable<IdempotentOptions['fingerprint']> | 'bodyUnlessMultipart';
+
+const MULTIPART = /^\s*multipart\//i;
 
 /**
- * The fingerprint of a call: what must be the same in a repeat.
+ * The fingerprint of a call: what must be the same in a repeat. At once for a small body, as a promise for a large
+ * one ({@link canonicalHash}), or where the function gives one.
  *
  * @returns null when nothing is compared.
  */
 export function fingerprintOf(
-  what: NonNullable<IdempotentOptions['fingerprint']>,
+  what: FingerprintRule,
   call: CallContext,
-): string | null {
+): string | null | Promise<string | null> {
   if (what === false) return null;
-  if (what === true) return hashOf(call.body);
-  if (typeof what === 'function') return hashOf(what(call));
-  return hashOf(what.map((path) => [path, ownValueAt(call.body, path)]));
+  if (what === 'bodyUnlessMultipart') return isMultipart(call) ? null : canonicalHash(call.body);
+  if (what === true) return canonicalHash(call.body);
+  if (typeof what !== 'function') {
+    return canonicalHash(what.map((path) => [path, ownValueAt(call.body, path)]));
+  }
+  const value = what(call);
+  return isThenable(value) ? Promise.resolve(value).then(canonicalHash) : canonicalHash(value);
 }
 
-/** SHA-256 of the value's canonical JSON. */
-export function hashOf(value: unknown): string {
-  return createHash('sha256').update(canonical(value, 0)).digest('hex');
+function isMultipart({ headers }: CallContext): boolean {
+  const type = headers['content-type'];
+  return typeof type === 'string' && MULTIPART.test(type);
 }
 
-/**
- * JSON with sorted object keys and arrays in order, so that `{a,b}` and `{b,a}` are one request. What JSON has
- * no form for (undefined, bytes, bigint) gets one of its own: it must never look like something else.
- */
-function canonical(value: unknown, depth: number): string {
-  if (depth > DEEPEST) {
-    throw new IdempotencyKeyError(
-      `The request is nested deeper than ${DEEPEST} levels: it cannot be compared.`,
-    );
-  }
-  if (value === undefined || typeof value === 'function' || typeof value === 'symbol') return 'undefined';
-  if (typeof value === 'bigint') return `${value}n`;
-  if (typeof value !== 'object' || value === null) return JSON.stringify(value);
-  if (ArrayBuffer.isView(value)) {
-    const { buffer, byteOffset, byteLength } = value;
-    return `bytes(${createHash('sha256')
-      .update(Buffer.from(buffer, byteOffset, byteLength))
-      .digest('hex')})`;
-  }
-  if ('toJSON' in value && typeof value.toJSON === 'function') {
-    return canonical((value.toJSON as () => unknown)(), depth + 1);
-  }
-  if (Array.isArray(value)) return `[${value.map((item) => canonical(item, depth + 1)).join(',')}]`;
-  const fields = value as Record<string, unknown>;
-  const written: string[] = [];
-  for (const name of Object.keys(fields).sort()) {
-    if (fields[name] !== undefined) {
-      written.push(`${JSON.stringify(name)}:${canonical(fields[name], depth + 1)}`);
-    }
-  }
-  return `{${written.join(',')}}`;
+function isThenable(value: unknown): value is PromiseLike<unknown> {
+  return typeof (value as PromiseLike<unknown> | null | undefined)?.then === 'function';
 }
 
 /** `order.id` in the body, or a field that is literally called so; own properties only. */

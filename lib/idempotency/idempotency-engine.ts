@@ -1,6 +1,5 @@
-import { randomUUID } from 'node:crypto';
 import type { Observable } from 'rxjs';
-import type { Backend, BeginReply, BeginRequest } from '../backend/backend.js';
+import type { Backend, BeginReply, RecordState } from '../backend/backend.js';
 import { withRetries } from '../backend/retry.js';
 import {
   IdempotencyInProgressError,
@@ -8,17 +7,20 @@ import {
   IdempotencyMismatchError,
   isRedisLockError,
   LockClosedError,
-  type StoreUnavailableError,
 } from '../errors.js';
-import { instant, systemClock, type Clock, type Instant } from '../lock/validity.js';
+import { systemClock, type Clock } from '../lock/validity.js';
 import { outsideCallChain } from '../outside-call-chain.js';
+import { Beginning, type BeginCall } from './beginning.js';
 import { IdempotencyEvents } from './idempotency-events.js';
-import type { IdempotencyEvent, IdempotencyRecordInfo } from './idempotency.js';
+import type { IdempotencyCounters, IdempotencyEvent, IdempotencyRecordInfo } from './idempotency.js';
 import { OwnedRun } from './owned-run.js';
-import { replayableReply } from './record-codec.js';
+import { isReplayable } from './record-codec.js';
 import { isRecordKey, keyRecord } from './record-key.js';
+import { RecordPayload } from './record-payload.js';
 import { RecordWaiting } from './record-waiting.js';
+import { RunWatchdog } from './run-watchdog.js';
 import type { ReplayableReply } from './stored-reply.js';
+import type { WaitRequest } from './waiting-room.js';
 
 /** Bounds a begin, and an operator's look-up, with all their tries. */
 const BUDGET_MS = 2_000;
@@ -31,24 +33,14 @@ export interface EngineSettings {
   keyPrefix?: string;
   /** @default the system's clocks */
   clock?: Clock;
-}
-
-/** What a run is begun with. */
-export interface BeginCall {
-  recordKey: string;
-  /** Null: not compared. */
-  fingerprint: string | null;
-  ttlMs: number;
-  leaseMs: number;
-  onConcurrent: 'reject' | 'wait';
-  waitTimeoutMs: number;
-  onStoreDown: 'reject' | 'bypass';
+  /** How long a completion is tried for in the background, in milliseconds. @default 600000 */
+  completeWithinMs?: number;
 }
 
 /** `replay` without a reply: done before, but the reply could not be kept or cannot be read. */
 export type Begun =
   | { kind: 'run'; run: OwnedRun }
-  | { kind: 'replay'; attempt: number; reply: ReplayableReply | null }
+  | { kind: 'replay'; attempt: number; reply: ReplayableReply | null; error?: Error }
   | { kind: 'bypass' };
 
 /**
@@ -60,15 +52,20 @@ export class IdempotencyEngine {
   readonly #backend: Backend;
   readonly #clock: Clock;
   readonly #events = new IdempotencyEvents();
-  readonly #waiting = new RecordWaiting();
+  readonly #waiting: RecordWaiting;
+  readonly #watchdog: RunWatchdog;
+  readonly #completeWithinMs: number;
   readonly #runs = new Set<OwnedRun>();
   #closed = false;
   #onIdle: (() => void) | undefined;
 
-  constructor({ backend, keyPrefix = '', clock = systemClock }: EngineSettings) {
+  constructor({ backend, keyPrefix = '', clock = systemClock, completeWithinMs = 600_000 }: EngineSettings) {
+    this.#completeWithinMs = completeWithinMs;
     this.#backend = backend;
     this.keyPrefix = keyPrefix;
     this.#clock = clock;
+    this.#watchdog = new RunWatchdog(clock);
+    this.#waiting = new RecordWaiting(backend.idempotency, backend.locks.inbox, clock);
   }
 
   /** What happens to records, for metrics and logs. */
@@ -85,26 +82,19 @@ export class IdempotencyEngine {
    * @throws LockClosedError the module shuts down.
    */
   async begin(call: BeginCall): Promise<Begun> {
-    const { recordKey } = call;
-    if (this.#closed) throw new LockClosedError([recordKey]);
+    if (this.#closed) throw new LockClosedError([call.recordKey]);
     const beginning = new Beginning(this.#backend, this.#clock, call);
-    let reply: BeginReply;
-    try {
-      reply = await this.#ask(beginning, BUDGET_MS);
-    } catch (error) {
-      if (call.onStoreDown === 'bypass' && isRedisLockError(error, 'STORE_UNAVAILABLE'))
-        return { kind: 'bypass' };
-      throw error;
-    }
-    if (reply.status === 'busy' && call.onConcurrent === 'wait') {
-      const { fingerprint, waitTimeoutMs } = call;
-      reply = await this.#waiting.wait({
-        recordKey,
-        fingerprint,
-        busy: reply,
-        timeoutMs: waitTimeoutMs,
-        ask: (budgetMs) => this.#ask(beginning, Math.min(budgetMs, BUDGET_MS)),
-      });
+    const waits = call.onConcurrent === 'wait' && call.waitTimeoutMs > 0 ? this.#waits(beginning) : undefined;
+    let reply = waits && (await this.#waiting.join(waits));
+    if (!reply) {
+      try {
+        reply = await this.#ask(beginning, BUDGET_MS, false);
+      } catch (error) {
+        if (call.onStoreDown === 'bypass' && isRedisLockError(error, 'STORE_UNAVAILABLE'))
+          return { kind: 'bypass' };
+        throw error;
+      }
+      if (waits && reply.status === 'busy') reply = await this.#waiting.wait(waits, reply);
     }
     return this.#begun(beginning, reply);
   }
@@ -115,10 +105,23 @@ export class IdempotencyEngine {
     const record = await withRetries(this.#backend, { budgetMs: BUDGET_MS, tryMs: TRY_MS }, (timeoutMs) =>
       this.#backend.idempotency.inspect(recordKey, timeoutMs),
     );
-    if (!record) return null;
-    const { state, attempt, leaseMs, payload } = record;
-    const replayable = payload !== undefined && replayableReply(payload) !== null;
-    return { recordKey, state, attempt, leaseMs, replayable };
+    return record && infoOf(record);
+  }
+
+  /**
+   * The records of the store, by SCAN (never KEYS), a few at a time.
+   *
+   * @param pattern a glob on what stands behind `idem:` in the record key.
+   */
+  async *list(pattern = '*'): AsyncIterable<IdempotencyRecordInfo> {
+    const { keyPrefix } = this;
+    const records = this.#backend.idempotency.list(`${keyPrefix}idem:`, pattern, BUDGET_MS);
+    for await (const record of records) if (isRecordKey(keyPrefix, record.recordKey)) yield infoOf(record);
+  }
+
+  /** How often each event happened. */
+  get counters(): IdempotencyCounters {
+    return this.#events.counters;
   }
 
   /** Deletes a record, so that the next request runs; false when there was none. For operators. */
@@ -153,11 +156,21 @@ export class IdempotencyEngine {
     this.#events.complete();
   }
 
-  async #ask(beginning: Beginning, budgetMs: number): Promise<BeginReply> {
+  #waits(beginning: Beginning): WaitRequest {
+    const { recordKey, fingerprint, waitTimeoutMs } = beginning.call;
+    return {
+      recordKey,
+      fingerprint,
+      until: this.#clock.monotonic() + waitTimeoutMs,
+      ask: (budgetMs, queue) => this.#ask(beginning, Math.min(budgetMs, BUDGET_MS), queue),
+    };
+  }
+
+  async #ask(beginning: Beginning, budgetMs: number, queue: boolean): Promise<BeginReply> {
     const { recordKey } = beginning.call;
     let reply: BeginReply;
     try {
-      reply = await beginning.ask(budgetMs);
+      reply = await beginning.ask(budgetMs, queue);
     } catch (error) {
       if (isRedisLockError(error, 'STORE_UNAVAILABLE'))
         this.#events.emit({ type: 'storeDown', recordKey, error });
@@ -168,8 +181,8 @@ export class IdempotencyEngine {
     throw new LockClosedError([recordKey]);
   }
 
-  #begun(beginning: Beginning, reply: BeginReply): Begun {
-    const { recordKey, fingerprint, leaseMs } = beginning.call;
+  async #begun(beginning: Beginning, reply: BeginReply): Promise<Begun> {
+    const { recordKey, fingerprint, leaseMs, codec } = beginning.call;
     const events = this.#events;
     const runs = reply.status === 'new' || reply.status === 'takeover';
     if (!runs && beginning.unanswered) beginning.abandon();
@@ -182,9 +195,12 @@ export class IdempotencyEngine {
           backend: this.#backend,
           events,
           clock: this.#clock,
+          watchdog: this.#watchdog,
           request: { recordKey, owner: beginning.owner, attempt, fingerprint, ttlMs: beginning.pendingMs },
           ttlMs: beginning.call.ttlMs,
+          payloads: new RecordPayload(recordKey, codec),
           leaseMs,
+          completeWithinMs: this.#completeWithinMs,
           begunAt: beginning.sentAt,
           doubtful: beginning.unanswered,
           onEnd: (ended) => this.#ended(ended),
@@ -193,8 +209,11 @@ export class IdempotencyEngine {
         return { kind: 'run', run };
       }
       case 'replay': {
-        events.emit({ type: 'replayed', recordKey, attempt: reply.attempt });
-        return { kind: 'replay', attempt: reply.attempt, reply: replayableReply(reply.payload) };
+        const { attempt } = reply;
+        const unpacked = await new RecordPayload(recordKey, codec).unpack(reply.payload);
+        const { error } = unpacked;
+        events.emit({ type: 'replayed', recordKey, attempt, ...(error && { error }) });
+        return { kind: 'replay', attempt, ...unpacked };
       }
       case 'busy':
         events.emit({ type: 'inProgress', recordKey, attempt: reply.attempt });
@@ -221,63 +240,6 @@ export class IdempotencyEngine {
   }
 }
 
-/** One caller's tries to begin, all under one owner: a resent begin is known again. */
-class Beginning {
-  readonly owner = randomUUID();
-  /** Before the send of the try that was answered. */
-  sentAt: Instant;
-  /** Whether any try was never answered. */
-  unanswered = false;
-
-  constructor(
-    private readonly backend: Backend,
-    private readonly clock: Clock,
-    readonly call: BeginCall,
-  ) {
-    this.sentAt = instant(clock);
-  }
-
-  /** How long a pending record stays: the attempts and the fingerprint must survive the lease of a dead owner. */
-  get pendingMs(): number {
-    return Math.max(this.call.ttlMs, 2 * this.call.leaseMs);
-  }
-
-  async ask(budgetMs: number): Promise<BeginReply> {
-    const { recordKey, fingerprint, leaseMs } = this.call;
-    const request: BeginRequest = {
-      recordKey,
-      owner: this.owner,
-      leaseMs,
-      fingerprint,
-      ttlMs: this.pendingMs,
-    };
-    try {
-      return await withRetries(this.backend, { budgetMs, tryMs: TRY_MS }, (timeoutMs) =>
-        this.#try(request, timeoutMs),
-      );
-    } catch (error) {
-      // nobody shall meet a 409 from an owner that does not exist
-      if (this.unanswered) this.abandon();
-      throw error;
-    }
-  }
-
-  abandon(): void {
-    const { recordKey } = this.call;
-    void this.backend.idempotency.abandon({ recordKey, owner: this.owner, ttlMs: this.pendingMs });
-  }
-
-  async #try(request: BeginRequest, timeoutMs: number): Promise<BeginReply> {
-    const sentAt = instant(this.clock);
-    try {
-      const reply = await this.backend.idempotency.begin(request, timeoutMs);
-      this.sentAt = sentAt;
-      return reply;
-    } catch (error) {
-      if (isRedisLockError(error, 'STORE_UNAVAILABLE')) {
-        this.unanswered ||= (error as StoreUnavailableError).outcome === 'unknown';
-      }
-      throw error;
-    }
-  }
+function infoOf({ recordKey, state, attempt, leaseMs, payload }: RecordState): IdempotencyRecordInfo {
+  return { recordKey, state, attempt, leaseMs, replayable: payload !== undefined && isReplayable(payload) };
 }

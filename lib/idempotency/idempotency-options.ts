@@ -1,6 +1,7 @@
 import type { CallContext } from '../call/call-context.js';
 import { LockConfigError, type ConfigFault } from '../errors.js';
-import type { IdempotencyDefaults, IdempotentOptions, OnError } from './idempotency.js';
+import type { FingerprintRule } from './fingerprint.js';
+import type { IdempotencyCodec, IdempotencyDefaults, IdempotentOptions, OnError } from './idempotency.js';
 import { OptionCheck } from './option-check.js';
 
 /** The least lease: below it a renewal every third of it cannot be relied on. */
@@ -25,6 +26,8 @@ export interface ResolvedIdempotencyDefaults {
   maxBodyBytes: number;
   /** Lower case. */
   replayHeaders: readonly string[];
+  beforeStore?: (value: unknown, call: CallContext) => unknown;
+  codec?: IdempotencyCodec;
 }
 
 /** {@link IdempotentOptions} with every default filled in and every duration in milliseconds. */
@@ -32,7 +35,7 @@ export interface IdempotentSpec extends ResolvedIdempotencyDefaults {
   key: KeySource;
   required: boolean;
   scope?: TextSource<string>;
-  fingerprint: NonNullable<IdempotentOptions['fingerprint']>;
+  fingerprint: FingerprintRule;
   inFlightReply?: (call: CallContext) => unknown;
   onError: OnError | ((error: unknown, call: CallContext) => OnError);
   isSuccess?: (value: unknown, status: number) => boolean;
@@ -76,6 +79,8 @@ const DEFAULTS_KNOWN = [
   'onStoreDown',
   'maxBodyBytes',
   'replayHeaders',
+  'beforeStore',
+  'codec',
 ];
 const OPTIONS_KNOWN = [
   'header',
@@ -126,7 +131,7 @@ export function collectIdempotentOptions(
     ...resolved,
     key,
     required: resolved.required ?? key.kind === 'key',
-    fingerprint: fingerprint(check) ?? key.kind === 'header',
+    fingerprint: fingerprint(check) ?? (key.kind === 'header' ? 'bodyUnlessMultipart' : false),
     onError: onError(check),
     ...(scope === undefined ? {} : { scope }),
     ...(inFlightReply && { inFlightReply }),
@@ -158,7 +163,30 @@ function common(check: OptionCheck, defaults: ResolvedIdempotencyDefaults): Reso
     onStoreDown: check.oneOf('onStoreDown', ['reject', 'bypass']) ?? defaults.onStoreDown,
     maxBodyBytes: maxBodyBytes(check) ?? defaults.maxBodyBytes,
     replayHeaders: [...new Set([...defaults.replayHeaders, ...replayHeaders(check)])],
+    ...storing(check, defaults),
   };
+}
+
+/** What is done to a reply on its way into the store. */
+export function storing(
+  check: OptionCheck,
+  defaults: ResolvedIdempotencyDefaults,
+): Pick<ResolvedIdempotencyDefaults, 'beforeStore' | 'codec'> {
+  const beforeStore =
+    (check.fn('beforeStore') as ResolvedIdempotencyDefaults['beforeStore']) ?? defaults.beforeStore;
+  const given = check.value('codec') as IdempotencyCodec | undefined;
+  if (given !== undefined && !isCodec(given)) {
+    check.fault('codec', 'is an object with the functions encode and decode');
+  }
+  const codec = given ?? defaults.codec;
+  return { ...(beforeStore && { beforeStore }), ...(codec && { codec }) };
+}
+
+function isCodec(value: unknown): boolean {
+  const codec = value as Partial<IdempotencyCodec> | null;
+  return (
+    typeof codec === 'object' && typeof codec?.encode === 'function' && typeof codec.decode === 'function'
+  );
 }
 
 function keySource(check: OptionCheck): KeySource {
@@ -194,12 +222,12 @@ function textSource(check: OptionCheck, name: 'key' | 'scope'): TextSource | und
   return undefined;
 }
 
-function fingerprint(check: OptionCheck): IdempotentSpec['fingerprint'] | undefined {
+function fingerprint(check: OptionCheck): IdempotentOptions['fingerprint'] {
   const value = check.value('fingerprint');
   const fields =
     Array.isArray(value) && value.length > 0 && value.every((f) => typeof f === 'string' && f !== '');
   if (value === undefined || typeof value === 'boolean' || typeof value === 'function' || fields) {
-    return value as IdempotentSpec['fingerprint'] | undefined;
+    return value as IdempotentOptions['fingerprint'];
   }
   check.fault('fingerprint', 'is true, false, a list of field names of the body, or a function');
   return undefined;

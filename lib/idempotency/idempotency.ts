@@ -36,7 +36,7 @@ export interface IdempotentOptions {
   scope?: Template | ((call: CallContext) => string);
   /**
    * What must be the same in a repeat: the body (true), nothing (false), the named fields of the body, or what
-   * the function returns.
+   * the function returns (or its promise gives). The body of a multipart form is compared only when told: `true`.
    * @default true with `header`, false with `key`
    */
   fingerprint?: boolean | readonly string[] | ((call: CallContext) => unknown);
@@ -77,8 +77,30 @@ export interface IdempotentOptions {
   maxBodyBytes?: number;
   /** Reply headers to keep besides the safe ones. */
   replayHeaders?: readonly string[];
+  /**
+   * Changes what is kept of a reply, e.g. takes out what must not stand in the store; sync or async. It gets a copy
+   * of the reply's value as a repeat would get it (plain JSON data, a Buffer for bytes and files; of an error kept by
+   * `onError: 'store'` its response, and then, when that is changed, not its own fields), and returns what is kept
+   * instead; returning nothing keeps the copy as it was left. The first caller gets the whole reply. When it fails,
+   * nothing is kept and repeats are refused (`IDEMPOTENCY_UNREPLAYABLE`).
+   */
+  beforeStore?: (value: CallContext['body'], call: CallContext) => unknown;
+  /** Encrypts or compresses what is kept. */
+  codec?: IdempotencyCodec;
   /** The named instance of the module to use. */
   instance?: string;
+}
+
+/**
+ * Turns the bytes of a stored reply into others and back, e.g. encrypted or compressed; sync or async. A reply that
+ * cannot be encoded is not kept and one that cannot be decoded not replayed: repeats are refused
+ * (`IDEMPOTENCY_UNREPLAYABLE`), and nothing runs again. Replies stored without a codec are still replayed.
+ */
+export interface IdempotencyCodec {
+  /** @param recordKey names the record: bind the bytes to it (as additional authenticated data, say). */
+  encode(payload: Buffer, recordKey: string): Uint8Array | Promise<Uint8Array>;
+  /** Gives back what {@link encode} was given; throws when it cannot. */
+  decode(encoded: Buffer, recordKey: string): Uint8Array | Promise<Uint8Array>;
 }
 
 /** The module's defaults for every `@Idempotent`. */
@@ -92,12 +114,22 @@ export type IdempotencyDefaults = Pick<
   | 'onStoreDown'
   | 'maxBodyBytes'
   | 'replayHeaders'
+  | 'beforeStore'
+  | 'codec'
 >;
 
 /** Options of `IdempotencyService.execute`. */
 export type ExecuteOptions = Pick<
   IdempotentOptions,
-  'ttl' | 'lease' | 'onConcurrent' | 'waitTimeout' | 'onError' | 'isSuccess' | 'onStoreDown'
+  | 'ttl'
+  | 'lease'
+  | 'onConcurrent'
+  | 'waitTimeout'
+  | 'onError'
+  | 'isSuccess'
+  | 'onStoreDown'
+  | 'beforeStore'
+  | 'codec'
 > & { scope?: string; fingerprint?: unknown };
 
 /** A record as the store shows it. */
@@ -108,7 +140,7 @@ export interface IdempotencyRecordInfo {
   attempt: number;
   /** What is left of the owner's lease, in milliseconds; 0 when it ran out or the record is done. */
   leaseMs: number;
-  /** Whether a repeat would get a stored reply. */
+  /** Whether a repeat would get a stored reply; one that went through a codec is taken for readable. */
   replayable: boolean;
 }
 
@@ -116,5 +148,9 @@ export interface IdempotencyEvent {
   type: 'started' | 'completed' | 'replayed' | 'inProgress' | 'mismatch' | 'takeover' | 'lost' | 'storeDown';
   recordKey: string;
   attempt?: number;
+  /** Why; with `completed` and `replayed`: why the reply could not be kept, or not be read (a codec that failed). */
   error?: Error;
 }
+
+/** How often each event happened in this process since its start. */
+export type IdempotencyCounters = Readonly<Record<IdempotencyEvent['type'], number>>;

@@ -6,10 +6,8 @@ import {
   type StoreUnavailableError,
 } from '../errors.js';
 import { elapsedSince, instant, validityOf, type Clock, type Instant } from '../lock/validity.js';
-import { outsideCallChain } from '../outside-call-chain.js';
+import type { RunWatchdog, WatchedLease } from './run-watchdog.js';
 
-/** Node clamps longer timers to 1 ms. */
-const LONGEST_TIMER_MS = 2 ** 31 - 1;
 const RETRY_AT_MOST_MS = 250;
 const TRY_AT_MOST_MS = 1_000;
 const TRY_AT_LEAST_MS = 20;
@@ -21,6 +19,7 @@ export interface RenewalSettings {
   /** Before the send of the begin that was answered: the validity counts from there. */
   begunAt: Instant;
   clock: Clock;
+  watchdog: RunWatchdog;
   /** Told once, when the lease is lost or can be believed no longer. */
   onLost(error: LockLostError): void;
 }
@@ -29,13 +28,13 @@ export interface RenewalSettings {
  * Keeps the lease of one run alive, every third of it, and aborts the run's signal when that fails: at the
  * store's word that the record is another's, or at the end of the lease's validity without any word.
  */
-export class LeaseRenewal {
+export class LeaseRenewal implements WatchedLease {
   readonly #settings: RenewalSettings;
-  readonly #controller = new AbortController();
+  #controller: AbortController | undefined;
+  #lost: LockLostError | undefined;
   #validSince: Instant;
   /** By the monotonic clock. */
   #renewAt: number;
-  #timer: NodeJS.Timeout | undefined;
   #inFlight: Promise<void> | undefined;
   #stopped = false;
   #unanswered = false;
@@ -44,11 +43,15 @@ export class LeaseRenewal {
   constructor(settings: RenewalSettings) {
     this.#settings = settings;
     this.#validSince = settings.begunAt;
-    this.#renewAt = settings.begunAt.monotonic + settings.leaseMs / 3;
-    this.#arm();
+    this.#renewAt = renewalAfter(settings.begunAt.monotonic, settings.leaseMs);
+    settings.watchdog.watch(this);
   }
 
   get signal(): AbortSignal {
+    if (!this.#controller) {
+      this.#controller = new AbortController();
+      if (this.#lost) this.#controller.abort(this.#lost);
+    }
     return this.#controller.signal;
   }
 
@@ -59,8 +62,7 @@ export class LeaseRenewal {
 
   /** Ends the renewals. Resolves when none is on its way: only then may a release be sent. */
   async stop(): Promise<void> {
-    this.#stopped = true;
-    clearTimeout(this.#timer);
+    this.#end();
     await this.#inFlight;
   }
 
@@ -74,7 +76,7 @@ export class LeaseRenewal {
 
   /** Aborts the run's signal; only the first loss counts. */
   lose(reason: LockLostReason, cause?: unknown): void {
-    if (this.signal.aborted) return;
+    if (this.#lost) return;
     const { request, begunAt, clock } = this.#settings;
     const error = new LockLostError([request.recordKey], {
       reason,
@@ -83,8 +85,14 @@ export class LeaseRenewal {
       heldMs: elapsedSince(begunAt, clock),
       ...(cause === undefined ? {} : { cause }),
     });
-    this.#controller.abort(error);
+    this.#lost = error;
+    this.#controller?.abort(error);
     this.#settings.onLost(error);
+  }
+
+  #end(): void {
+    this.#stopped = true;
+    this.#settings.watchdog.unwatch(this);
   }
 
   #validLeftMs(): number {
@@ -92,26 +100,22 @@ export class LeaseRenewal {
     return validityOf(leaseMs) - elapsedSince(this.#validSince, clock);
   }
 
-  #arm(): void {
-    clearTimeout(this.#timer);
-    if (this.#stopped) return;
-    const untilRenewal = this.#inFlight ? Infinity : this.#renewAt - this.#settings.clock.monotonic();
-    const untilEnd = this.signal.aborted || this.#completing ? Infinity : this.#validLeftMs();
-    const delay = Math.min(Math.max(0, Math.floor(Math.min(untilRenewal, untilEnd))), LONGEST_TIMER_MS);
-    this.#timer = outsideCallChain(() => setTimeout(() => this.#tick(), delay));
-    this.#timer.unref();
+  /** The next renewal, or the end of what may be believed. */
+  get nextAt(): number {
+    const renewal = this.#inFlight ? Infinity : this.#renewAt;
+    if (this.#lost || this.#completing) return renewal;
+    return Math.min(renewal, this.#settings.clock.monotonic() + this.#validLeftMs());
   }
 
-  #tick(): void {
+  tick(): void {
     // less than a timer can wait for: not later than the end
     if (!this.#completing && this.#validLeftMs() < 1) this.lose('expired');
     if (!this.#inFlight && this.#renewAt <= this.#settings.clock.monotonic()) {
       this.#inFlight = this.#renew().finally(() => {
         this.#inFlight = undefined;
-        this.#arm();
+        this.#settings.watchdog.moved(this);
       });
     }
-    this.#arm();
   }
 
   /** Goes on after the signal was aborted: the run cannot be stopped, so nobody else should begin beside it. */
@@ -124,12 +128,12 @@ export class LeaseRenewal {
       const reply = await store.renew({ ...request, leaseMs }, timeoutMs);
       if (this.#stopped) return;
       if (reply === 'lost') {
-        this.#stopped = true;
+        this.#end();
         if (!this.#completing) this.lose('taken');
         return;
       }
       this.#validSince = sentAt;
-      this.#renewAt = clock.monotonic() + leaseMs / 3;
+      this.#renewAt = renewalAfter(sentAt.monotonic, leaseMs);
     } catch (error) {
       if (isRedisLockError(error, 'STORE_UNAVAILABLE')) {
         this.#unanswered ||= (error as StoreUnavailableError).outcome === 'unknown';
@@ -137,4 +141,10 @@ export class LeaseRenewal {
       this.#renewAt = clock.monotonic() + Math.min(leaseMs / 10, RETRY_AT_MOST_MS);
     }
   }
+}
+
+/** A third of the lease after the last renewal was sent, or a little sooner: on a grid, so that many come due together. */
+function renewalAfter(sentAt: number, leaseMs: number): number {
+  const step = leaseMs / 30;
+  return Math.floor(sentAt / step) * step + leaseMs / 3;
 }

@@ -5,8 +5,10 @@ import type { Clock, Instant } from '../lock/validity.js';
 import { outsideCallChain } from '../outside-call-chain.js';
 import type { IdempotencyEvents } from './idempotency-events.js';
 import { LeaseRenewal } from './lease-renewal.js';
-import { encodeReply, replayableReply } from './record-codec.js';
+import type { Redacted } from './before-store.js';
 import { completeRecord } from './record-completion.js';
+import { packWithin, type RecordPayload } from './record-payload.js';
+import type { RunWatchdog } from './run-watchdog.js';
 import type { ReplayableReply, StoredReply } from './stored-reply.js';
 
 /** How long a caller waits for the release of its record. */
@@ -16,11 +18,15 @@ export interface OwnedRunSettings {
   backend: Backend;
   events: IdempotencyEvents;
   clock: Clock;
+  watchdog: RunWatchdog;
   /** Its `ttlMs` is how long the record lives while it is pending. */
   request: OwnerRequest;
+  payloads: RecordPayload;
   /** How long the finished record lives. */
   ttlMs: number;
   leaseMs: number;
+  /** How long a completion is tried for in the background. */
+  completeWithinMs: number;
   begunAt: Instant;
   /** A begin of this owner was never answered: it may still be applied. */
   doubtful: boolean;
@@ -40,16 +46,19 @@ export class OwnedRun {
   /** Ends what still goes on when the module shuts down. */
   readonly #cut = new AbortController();
   #state: State = 'running';
+  /** Why the reply itself was not kept. */
+  #notKept: Error | undefined;
 
   constructor(settings: OwnedRunSettings) {
     this.#settings = settings;
-    const { backend, request, leaseMs, begunAt, clock, events } = settings;
+    const { backend, request, leaseMs, begunAt, clock, watchdog, events } = settings;
     this.#renewal = new LeaseRenewal({
       store: backend.idempotency,
       request,
       leaseMs,
       begunAt,
       clock,
+      watchdog,
       onLost: (error) =>
         events.emit({ type: 'lost', recordKey: request.recordKey, attempt: request.attempt, error }),
     });
@@ -73,16 +82,22 @@ export class OwnedRun {
    * Writes the reply into the record. After a second without success it goes on in the background, the lease
    * renewed, and the caller gets its answer.
    *
+   * @param redact what is kept instead of the reply.
    * @returns the reply of another owner that finished first, when there is one: it is the stored one.
    */
-  async complete(reply: StoredReply): Promise<ReplayableReply | undefined> {
+  async complete(
+    reply: StoredReply,
+    redact?: (reply: StoredReply) => Promise<Redacted>,
+  ): Promise<ReplayableReply | undefined> {
     if (!this.#leave()) return undefined;
     this.#renewal.leaveLossToCompletion();
-    const { backend, request, ttlMs } = this.#settings;
+    const { backend, request, ttlMs, payloads, completeWithinMs } = this.#settings;
     const { soon, finished } = completeRecord({
       backend,
-      request: { ...request, ttlMs, payload: encodeReply(reply) },
+      request: { ...request, ttlMs },
+      payload: this.#payload(reply, redact),
       signal: this.#cut.signal,
+      backgroundMs: completeWithinMs,
     });
     finished
       .then(
@@ -96,8 +111,21 @@ export class OwnedRun {
         new StoreUnavailableError('The reply is not stored yet: it is tried on in the background.'),
       );
     }
+    if (answer?.status !== 'lostDone') return undefined;
     // a winner whose reply cannot be replayed leaves us ours
-    return answer?.status === 'lostDone' ? (replayableReply(answer.payload) ?? undefined) : undefined;
+    return (await payloads.unpack(answer.payload)).reply ?? undefined;
+  }
+
+  #payload(
+    reply: StoredReply,
+    redact: ((reply: StoredReply) => Promise<Redacted>) | undefined,
+  ): Buffer | Promise<Buffer> {
+    const packed = packWithin(this.#settings.payloads, reply, redact);
+    if (!(packed instanceof Promise)) return packed.payload;
+    return packed.then(({ payload, error }) => {
+      this.#notKept = error;
+      return payload;
+    });
   }
 
   /**
@@ -139,7 +167,8 @@ export class OwnedRun {
   #completed(answer: CompleteReply): void {
     const { events } = this.#settings;
     const lost = answer.status === 'lost' || answer.status === 'lostDone';
-    if (!lost) events.emit({ type: 'completed', ...this.#about() });
+    const error = this.#notKept;
+    if (!lost) events.emit({ type: 'completed', ...this.#about(), ...(error && { error }) });
     // emits the event, once
     else this.#renewal.lose('taken');
   }

@@ -1,11 +1,12 @@
 import { createHash } from 'node:crypto';
-import type { ReplayableReply, StoredBody, StoredReply } from './stored-reply.js';
+import type { StoredBody, StoredReply } from './stored-reply.js';
 
 /**
  * The payload of a finished record:
  *
  *     1 byte   version of this layout
- *     1 byte   codec of what follows: 1 = JSON head and raw body
+ *     1 byte   codec of what follows: 1 = JSON head and raw body, as below; 2 = a whole payload of codec 1, as the
+ *              application's own codec made it
  *     8 bytes  the beginning of the SHA-256 of what follows: a damaged record must be seen as one
  *     4 bytes  length of the head
  *     head     JSON: the reply without its body's bytes
@@ -13,6 +14,8 @@ import type { ReplayableReply, StoredBody, StoredReply } from './stored-reply.js
  */
 const VERSION = 1;
 const CODEC_JSON_HEAD = 1;
+const CODEC_OF_APPLICATION = 2;
+const CONTENT_AT = 2;
 const DIGEST_AT = 2;
 const DIGEST_BYTES = 8;
 const LENGTH_AT = DIGEST_AT + DIGEST_BYTES;
@@ -55,10 +58,29 @@ export function decodeReply(payload: Buffer): StoredReply | null {
   }
 }
 
-/** The reply that a repeat is given; null when there is none (a tombstone, or {@link decodeReply} cannot read it). */
-export function replayableReply(payload: Buffer): ReplayableReply | null {
+/** Whether the application's codec made what stands in a payload. */
+export function isSealed(payload: Buffer): boolean {
+  return payload.length >= CONTENT_AT && payload[0] === VERSION && payload[1] === CODEC_OF_APPLICATION;
+}
+
+/** A payload of what the application's codec made. */
+export function sealed(content: Buffer): Buffer {
+  return Buffer.concat([Buffer.of(VERSION, CODEC_OF_APPLICATION), content]);
+}
+
+/** What the application's codec made. */
+export function unsealed(payload: Buffer): Buffer {
+  return payload.subarray(CONTENT_AT);
+}
+
+/**
+ * Whether a repeat would get a reply. One that went through a codec counts: only its codec can tell, and a reply
+ * that could not be encoded is a tombstone.
+ */
+export function isReplayable(payload: Buffer): boolean {
+  if (isSealed(payload)) return true;
   const reply = decodeReply(payload);
-  return reply === null || reply.kind === 'tombstone' ? null : reply;
+  return reply !== null && reply.kind !== 'tombstone';
 }
 
 function digestOf(payload: Buffer): Buffer {

@@ -5,8 +5,6 @@ import { outsideCallChain } from '../outside-call-chain.js';
 
 /** How long the answer waits for the record. */
 const FOREGROUND_MS = 1_000;
-/** How long the record is tried for behind the caller's back. */
-const BACKGROUND_MS = 600_000;
 const TRY_MS = 500;
 /** One burst of tries; between two of them even a refusal (out of memory) may have passed. */
 const BURST_MS = 10_000;
@@ -14,13 +12,17 @@ const PAUSE_MS = 500;
 
 export interface CompletionRequest {
   backend: Backend;
-  request: OwnerRequest & { payload: Buffer };
+  request: OwnerRequest;
+  /** A promise never rejects. */
+  payload: Buffer | Promise<Buffer>;
   /** Ends the tries in the background. */
   signal: AbortSignal;
+  /** How long the record is tried for behind the caller's back. */
+  backgroundMs: number;
 }
 
 export interface Completing {
-  /** The store's answer, or the last error when there was none for 10 minutes. */
+  /** The store's answer, or the last error when there was none in time. */
   finished: Promise<CompleteReply>;
   /** The same, but for at most the second that an answer waits: then undefined. */
   soon: Promise<CompleteReply | undefined>;
@@ -30,8 +32,8 @@ export interface Completing {
  * Writes a reply into its record and goes on trying behind the caller's back: a store that is down for a while
  * must neither keep the answer back nor lose the record. The record is never deleted on the way.
  */
-export function completeRecord({ backend, request, signal }: CompletionRequest): Completing {
-  const finished = outsideCallChain(() => tryOn(backend, request, signal));
+export function completeRecord(completion: CompletionRequest): Completing {
+  const finished = outsideCallChain(() => tryOn(completion));
   const soon = new Promise<CompleteReply | undefined>((resolve, reject) => {
     const timer = outsideCallChain(() => setTimeout(() => resolve(undefined), FOREGROUND_MS));
     timer.unref();
@@ -40,12 +42,11 @@ export function completeRecord({ backend, request, signal }: CompletionRequest):
   return { finished, soon };
 }
 
-async function tryOn(
-  backend: Backend,
-  request: OwnerRequest & { payload: Buffer },
-  signal: AbortSignal,
-): Promise<CompleteReply> {
-  const endsAt = performance.now() + BACKGROUND_MS;
+async function tryOn(completion: CompletionRequest): Promise<CompleteReply> {
+  const { backend, signal, backgroundMs } = completion;
+  const endsAt = performance.now() + backgroundMs;
+  const payload = completion.payload instanceof Promise ? await completion.payload : completion.payload;
+  const request = { ...completion.request, payload };
   for (;;) {
     const budgetMs = Math.min(BURST_MS, Math.max(TRY_MS, endsAt - performance.now()));
     try {

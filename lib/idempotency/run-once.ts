@@ -1,5 +1,7 @@
 import { IdempotencyUnreplayableError } from '../errors.js';
-import type { BeginCall, IdempotencyEngine } from './idempotency-engine.js';
+import type { Redacted } from './before-store.js';
+import type { BeginCall } from './beginning.js';
+import type { IdempotencyEngine } from './idempotency-engine.js';
 import { ON_ERROR } from './idempotency-options.js';
 import type { OnError } from './idempotency.js';
 import type { OwnedRun } from './owned-run.js';
@@ -10,6 +12,8 @@ import { tombstone, type ReplayableReply, type StoredError, type StoredReply } f
 export interface RunRules {
   onError: OnError | ((error: unknown) => OnError);
   isSuccess?: (value: unknown, status: number) => boolean;
+  /** What is kept instead of a reply. */
+  redact?: (reply: StoredReply) => Promise<Redacted>;
 }
 
 /** How replies are stored and given again in one kind of call. */
@@ -55,7 +59,7 @@ export async function runOnce(
   const begun = await engine.begin(call);
   switch (begun.kind) {
     case 'replay':
-      if (begun.reply === null) throw new IdempotencyUnreplayableError(call.recordKey);
+      if (begun.reply === null) throw new IdempotencyUnreplayableError(call.recordKey, begun.error);
       return { value: port.replay(begun.reply), replayed: true, attempt: begun.attempt };
     case 'bypass':
       return {
@@ -109,7 +113,7 @@ class Settlement {
       }
     }
     const stored = this.port.store(value);
-    const winner = await this.run.complete(stored.reply);
+    const winner = await this.run.complete(stored.reply, this.rules.redact);
     if (!winner) return { value: stored.value };
     return { value: this.port.replay(winner), replayed: true };
   }
@@ -148,6 +152,7 @@ class Settlement {
       case 'store':
         return this.run.complete(
           this.port.storeError(error) ?? tombstone('an error that cannot be given again'),
+          this.rules.redact,
         );
       case 'tombstone':
         return this.run.complete(tombstone('the work was done, but its reply was lost'));

@@ -32,6 +32,11 @@ const IDEMPOTENCY_LEVEL: Partial<Record<IdempotencyEvent['type'], Level>> = {
   storeDown: 'outage',
 };
 
+/** A reply that could not be kept or read: its codec fails, and repeats are refused. */
+function recordLevel({ type, error }: IdempotencyEvent): Level | undefined {
+  return error && IDEMPOTENCY_LEVEL[type] === 'lifecycle' ? 'problem' : IDEMPOTENCY_LEVEL[type];
+}
+
 /**
  * Writes events to the application's log. Contention is normal and never logged. An outage makes an event per
  * call: it is logged once in a while, with the number of events between.
@@ -52,7 +57,7 @@ export class EventLogger {
     );
     this.#subscriptions.add(
       idempotency.subscribe((event) =>
-        this.#write(IDEMPOTENCY_LEVEL[event.type], `record ${event.type}`, () => recordLine(event)),
+        this.#write(recordLevel(event), `record ${event.type}`, () => recordLine(event)),
       ),
     );
   }

@@ -2,13 +2,19 @@ import { Injectable } from '@nestjs/common';
 import type { Observable } from 'rxjs';
 import { IdempotencyKeyError } from '../errors.js';
 import { resolveExecuteOptions } from '../idempotency/execute-options.js';
-import { hashOf } from '../idempotency/fingerprint.js';
+import { redactionBy } from '../idempotency/before-store.js';
+import { canonicalHash } from '../idempotency/canonical-hash.js';
 import type { IdempotencyEngine } from '../idempotency/idempotency-engine.js';
 import {
   IDEMPOTENCY_DEFAULTS,
   type ResolvedIdempotencyDefaults,
 } from '../idempotency/idempotency-options.js';
-import type { ExecuteOptions, IdempotencyEvent, IdempotencyRecordInfo } from '../idempotency/idempotency.js';
+import type {
+  ExecuteOptions,
+  IdempotencyCounters,
+  IdempotencyEvent,
+  IdempotencyRecordInfo,
+} from '../idempotency/idempotency.js';
 import { keyRecord } from '../idempotency/record-key.js';
 import { runOnce, type RunInfo } from '../idempotency/run-once.js';
 import type { HandlerState, RunProgress } from '../idempotency/settlement.js';
@@ -55,20 +61,22 @@ export class IdempotencyService {
     if (typeof key !== 'string' || key === '') {
       throw new IdempotencyKeyError('An idempotency key is a non-empty string.');
     }
-    const { scope, fingerprint, onError, isSuccess, ...terms } = resolveExecuteOptions(
+    const { scope, fingerprint, onError, isSuccess, beforeStore, ...terms } = resolveExecuteOptions(
       options,
       this.#defaults,
     );
     const call = {
       ...terms,
       recordKey: keyRecord(this.#engine.keyPrefix, { key, ...(scope === undefined ? {} : { scope }) }),
-      fingerprint: fingerprint === undefined ? null : hashOf(fingerprint),
+      fingerprint: fingerprint === undefined ? null : await canonicalHash(fingerprint),
     };
+    const { maxBodyBytes } = this.#defaults;
     const rules = {
       onError: typeof onError === 'function' ? (error: unknown) => onError(error, NO_CALL) : onError,
       ...(isSuccess && { isSuccess }),
+      ...(beforeStore && { redact: redactionBy((value) => beforeStore(value, NO_CALL), maxBodyBytes) }),
     };
-    const port = new ValuePort(this.#defaults.maxBodyBytes);
+    const port = new ValuePort(maxBodyBytes);
     const result = await runOnce(this.#engine, call, rules, port, (info) => progressOf(task, info));
     return { ...result, value: result.value as Awaited<T> };
   }
@@ -90,6 +98,22 @@ export class IdempotencyService {
    */
   forget(keyOrRecordKey: string): Promise<boolean> {
     return this.#engine.forget(keyOrRecordKey);
+  }
+
+  /**
+   * The records of the store, by SCAN (never KEYS), a few at a time: stop when you have seen enough. One that comes or
+   * goes meanwhile may be missed, and one may come twice while the store grows.
+   *
+   * @param pattern a glob on what stands behind `idem:` in the record key: `key:*` are those of business keys,
+   *   `POST:/orders*` those of a route. Default: all.
+   */
+  list(pattern?: string): AsyncIterable<IdempotencyRecordInfo> {
+    return this.#engine.list(pattern);
+  }
+
+  /** How often each event happened in this process since its start. */
+  get counters(): IdempotencyCounters {
+    return this.#engine.counters;
   }
 
   /** What happens to records, for metrics and logs. */

@@ -1,5 +1,6 @@
 import { HttpException, type ExecutionContext } from '@nestjs/common';
 import { IdempotencyInProgressError, isRedisLockError } from '../errors.js';
+import { redactionBy } from '../idempotency/before-store.js';
 import { fingerprintOf } from '../idempotency/fingerprint.js';
 import type { IdempotencyEngine } from '../idempotency/idempotency-engine.js';
 import type { IdempotentSpec } from '../idempotency/idempotency-options.js';
@@ -84,13 +85,25 @@ export class IdempotentHandler {
     const recordKey = recordKeyOf(this.engine.keyPrefix, spec, call, context);
     if (recordKey === undefined) return run().value;
     const { ttlMs, leaseMs, onConcurrent, waitTimeoutMs, onStoreDown, isSuccess } = spec;
-    const fingerprint = fingerprintOf(spec.fingerprint, compared(spec, call));
+    const { beforeStore, codec, maxBodyBytes } = spec;
+    const made = fingerprintOf(spec.fingerprint, compared(spec, call));
+    const fingerprint = made instanceof Promise ? await made : made;
     const { value } = await runOnce(
       this.engine,
-      { recordKey, fingerprint, ttlMs, leaseMs, onConcurrent, waitTimeoutMs, onStoreDown },
+      {
+        recordKey,
+        fingerprint,
+        ttlMs,
+        leaseMs,
+        onConcurrent,
+        waitTimeoutMs,
+        onStoreDown,
+        ...(codec && { codec }),
+      },
       {
         onError: typeof spec.onError === 'function' ? bind(spec.onError, call) : spec.onError,
         ...(isSuccess && { isSuccess }),
+        ...(beforeStore && { redact: redactionBy((kept) => beforeStore(kept, call), maxBodyBytes) }),
       },
       port,
       run,

@@ -11,6 +11,7 @@ import {
   type Subject,
 } from './contract/contract-suite.js';
 import { idempotencyContract } from './contract/idempotency-contract.js';
+import { idempotencyWaitingContract } from './contract/idempotency-waiting-contract.js';
 import { lockContract } from './contract/lock-contract.js';
 import { quotaBatchContract } from './contract/quota-batch-contract.js';
 import { quotaContract } from './contract/quota-contract.js';
@@ -62,6 +63,7 @@ export function runBackendContract(
     describe('locks', () => lockContract(api, subject));
     describe('locks that are waited for', () => waitingContract(api, subject));
     describe('idempotency', () => idempotencyContract(api, subject));
+    describe('idempotency that is waited for', () => idempotencyWaitingContract(api, subject));
     describe('quotas', () => quotaContract(api, subject));
     describe('quotas in batches', () => quotaBatchContract(api, subject));
     describe('quotas in shards', () => quotaShardContract(api, subject));

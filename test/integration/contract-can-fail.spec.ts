@@ -228,6 +228,13 @@ describe('the contract suite', () => {
       /later attempt/,
     ],
     [
+      'tells nobody that a record has ended',
+      ({ idempotency }) => ({
+        idempotency: { begin: (request) => idempotency.begin({ ...request, queue: false }) },
+      }),
+      /tell who waits/,
+    ],
+    [
       'forgets operation ids',
       ({ quotas }) => ({
         quotas: {

@@ -197,8 +197,8 @@ const scripts = [
   {
     name: 'begin refuses while the lease lasts',
     file: `${SCRIPTS}/begin.lua.ts`,
-    find: 'if record.lease > time then return {4, attempt, record.lease - time} end',
-    replace: '',
+    find: 'if record.lease > time then',
+    replace: 'if false then',
     specs: CONTRACT,
     tests: 'contract: redis idempotency begin (one of many|pending with lease left)',
   },
@@ -439,8 +439,8 @@ const ENGINE_FAULTS = ['test/integration/idempotency-faults.spec.ts'];
 const idempotency = [
   {
     name: 'a begin that was never answered is abandoned',
-    file: 'lib/idempotency/idempotency-engine.ts',
-    find: '      if (this.unanswered) this.abandon();\n      throw error;',
+    file: 'lib/idempotency/beginning.ts',
+    find: '      if (this.#unanswered) this.abandon();\n      throw error;',
     replace: '      throw error;',
     specs: ENGINE_FAULTS,
     tests: 'I30',

@@ -20,11 +20,13 @@ export class Child {
   readonly exited: Promise<ChildExit>;
   private readonly inbox: unknown[] = [];
   private readonly waiting = new Set<() => void>();
+  private listener: ((message: unknown) => void) | undefined;
   private output = '';
   private ended?: ChildExit;
 
   private constructor(private readonly process: ChildProcess) {
     process.on('message', (message) => {
+      if (this.listener) return this.listener(message);
       this.inbox.push(message);
       this.wake();
     });
@@ -60,6 +62,11 @@ export class Child {
   /** What it has written to its standard output and error so far. */
   get text(): string {
     return this.output;
+  }
+
+  /** Hands every message that comes from now on to a listener; {@link next} does not see them. */
+  onMessage(listener: (message: unknown) => void): void {
+    this.listener = listener;
   }
 
   send(message: unknown): void {

@@ -54,7 +54,7 @@ export class MemoryBackend implements Backend {
       if (this.users === 0) throw notStarted();
     };
     this.locks = new MemoryLockStore(clock, assertOpen);
-    this.idempotency = new MemoryIdempotencyStore(clock, assertOpen);
+    this.idempotency = new MemoryIdempotencyStore(clock, assertOpen, this.locks.inbox);
     this.quotas = new MemoryQuotaStore(clock, assertOpen);
   }
 

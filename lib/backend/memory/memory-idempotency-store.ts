@@ -8,6 +8,8 @@ import type {
   RenewReply,
 } from '../backend.js';
 import { ExpiringMap } from './expiring-map.js';
+import { compileGlob } from './glob.js';
+import type { MemoryInbox } from './memory-inbox.js';
 
 interface MemoryRecord {
   /** Empty once an unanswered begin was abandoned. */
@@ -18,6 +20,8 @@ interface MemoryRecord {
   leaseEndsAt: number;
   /** Present when done. */
   payload?: Buffer;
+  /** Whether somebody is to be told when it ends. */
+  awaited?: boolean;
 }
 
 /** Idempotency records of one process. */
@@ -27,11 +31,13 @@ export class MemoryIdempotencyStore implements IdempotencyStore {
   constructor(
     private readonly clock: () => number,
     private readonly assertOpen: () => void,
+    private readonly inbox: MemoryInbox,
   ) {
     this.records = new ExpiringMap(clock);
   }
 
-  async begin({ recordKey, owner, leaseMs, ttlMs, fingerprint }: BeginRequest): Promise<BeginReply> {
+  async begin(request: BeginRequest): Promise<BeginReply> {
+    const { recordKey, owner, leaseMs, ttlMs, fingerprint, queue = false } = request;
     this.assertOpen();
     const lifeMs = Math.max(ttlMs, leaseMs);
     const leaseEndsAt = this.clock() + leaseMs;
@@ -51,7 +57,10 @@ export class MemoryIdempotencyStore implements IdempotencyStore {
       return { status: 'new', attempt };
     }
     const leftMs = this.leaseLeft(record);
-    if (leftMs > 0) return { status: 'busy', attempt, leaseMs: leftMs };
+    if (leftMs > 0) {
+      record.awaited ||= queue;
+      return { status: 'busy', attempt, leaseMs: leftMs };
+    }
     Object.assign(record, { owner, attempt: attempt + 1, leaseEndsAt });
     record.fingerprint ??= fingerprint;
     this.records.prolong(recordKey, lifeMs);
@@ -92,6 +101,7 @@ export class MemoryIdempotencyStore implements IdempotencyStore {
     if (record.owner !== owner) return { status: 'lost' };
     record.payload = payload;
     this.records.prolong(recordKey, ttlMs);
+    this.tell(recordKey, record);
     return { status: 'ok' };
   }
 
@@ -101,18 +111,33 @@ export class MemoryIdempotencyStore implements IdempotencyStore {
     if (!record) return 'gone';
     if (!isPendingOf(record, owner)) return 'lost';
     this.records.delete(recordKey);
+    this.tell(recordKey, record);
     return 'ok';
   }
 
   async abandon(request: { recordKey: string; owner: string; ttlMs: number }): Promise<void> {
     const record = this.records.get(request.recordKey);
     if (!record || !isPendingOf(record, request.owner)) return;
+    this.tell(request.recordKey, record);
     if (record.attempt === 1) {
       this.records.delete(request.recordKey);
       return;
     }
     Object.assign(record, { owner: '', attempt: record.attempt - 1, leaseEndsAt: 0 });
     this.records.prolong(request.recordKey, request.ttlMs);
+  }
+
+  async leave(): Promise<void> {
+    // one inbox serves everybody who shares this store: others may still wait
+  }
+
+  async *list(prefix: string, pattern: string): AsyncIterable<RecordState> {
+    const fits = compileGlob(pattern);
+    for (const recordKey of this.records.keys()) {
+      if (!recordKey.startsWith(prefix) || !fits(recordKey.slice(prefix.length))) continue;
+      const state = await this.inspect(recordKey);
+      if (state) yield state;
+    }
   }
 
   async inspect(recordKey: string): Promise<RecordState | null> {
@@ -127,6 +152,8 @@ export class MemoryIdempotencyStore implements IdempotencyStore {
 
   async forget(recordKey: string): Promise<boolean> {
     this.assertOpen();
+    const record = this.records.get(recordKey);
+    if (record) this.tell(recordKey, record);
     return this.records.delete(recordKey);
   }
 
@@ -138,6 +165,12 @@ export class MemoryIdempotencyStore implements IdempotencyStore {
   /** Entries in memory, for tests of growth. */
   get size(): number {
     return this.records.size;
+  }
+
+  private tell(recordKey: string, record: MemoryRecord): void {
+    if (!record.awaited) return;
+    record.awaited = false;
+    this.inbox.recordEnded(recordKey);
   }
 
   private leaseLeft(record: MemoryRecord): number {

@@ -7,38 +7,59 @@ import type { Inbox, InboxGrant, LeaseRef } from '../backend.js';
  */
 export class MemoryInbox implements Inbox {
   readonly state = 'listening';
-  private readonly grantListeners = new Set<(grant: InboxGrant) => void>();
-  private readonly takenListeners = new Set<(lease: LeaseRef) => void>();
+  private readonly grants = new Channel<InboxGrant>();
+  private readonly takings = new Channel<LeaseRef>();
+  private readonly records = new Channel<string>();
 
   async open(): Promise<void> {
     // nothing stands between this process and itself
   }
 
-  onGrant(listener: (grant: InboxGrant) => void): void {
-    this.grantListeners.add(listener);
+  onGrant(listener: (grant: InboxGrant) => void): () => void {
+    return this.grants.listen(listener);
   }
 
-  onForceRelease(listener: (lease: LeaseRef) => void): void {
-    this.takenListeners.add(listener);
+  onForceRelease(listener: (lease: LeaseRef) => void): () => void {
+    return this.takings.listen(listener);
   }
 
-  onListening(): void {
+  onRecordEnded(listener: (recordKey: string) => void): () => void {
+    return this.records.listen(listener);
+  }
+
+  onListening(): () => void {
     // it always listens: nothing is ever missed
+    return () => undefined;
   }
 
   granted(grant: InboxGrant): void {
-    later(() => {
-      for (const listener of this.grantListeners) listener(grant);
-    });
+    this.grants.tell(grant);
   }
 
   taken(lease: LeaseRef): void {
-    later(() => {
-      for (const listener of this.takenListeners) listener(lease);
-    });
+    this.takings.tell(lease);
+  }
+
+  recordEnded(recordKey: string): void {
+    this.records.tell(recordKey);
   }
 }
 
-function later(work: () => void): void {
-  outsideCallChain(() => setImmediate(work));
+class Channel<M> {
+  private readonly listeners = new Set<(message: M) => void>();
+
+  listen(listener: (message: M) => void): () => void {
+    // every registration is one of its own, so that taking one away leaves the others
+    const own = (message: M): void => listener(message);
+    this.listeners.add(own);
+    return () => void this.listeners.delete(own);
+  }
+
+  tell(message: M): void {
+    outsideCallChain(() =>
+      setImmediate(() => {
+        for (const listener of this.listeners) listener(message);
+      }),
+    );
+  }
 }

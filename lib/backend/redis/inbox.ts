@@ -2,6 +2,7 @@ import type { Redis } from 'ioredis';
 import { outsideCallChain } from '../../outside-call-chain.js';
 import type { Inbox, InboxGrant, LeaseRef } from '../backend.js';
 import type { Connection, ProblemListener } from './connection.js';
+import { RECORD_MESSAGE } from './scripts/record-prelude.lua.js';
 import { isReplyError, replyCode } from './store-errors.js';
 
 const FIRST_PAUSE_MS = 10;
@@ -15,10 +16,11 @@ const PING_EVERY_MS = 10_000;
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 /** Token, first fencing token (0: taken away by an operator), Redis's time in microseconds, the lock's name. */
-const MESSAGE = /^(\S{36}) (\d{1,16}) (\d{1,16}) (.+)$/s;
+const LOCK_MESSAGE = /^(\S{36}) (\d{1,16}) (\d{1,16}) (.+)$/s;
 
 /**
- * The one channel on which this process hears that a lock was passed on to it, by a connection of its own. Once
+ * The one channel on which this process hears that a lock was passed on to it, or that a record has ended which it
+ * waits for, by a connection of its own. Once
  * opened, it is opened again for ever; a subscription is made anew after every connection.
  */
 export class RedisInbox implements Inbox {
@@ -32,6 +34,7 @@ export class RedisInbox implements Inbox {
   private readonly waiters = new Set<() => void>();
   private readonly grantListeners = new Set<(grant: InboxGrant) => void>();
   private readonly takenListeners = new Set<(lease: LeaseRef) => void>();
+  private readonly recordListeners = new Set<(recordKey: string) => void>();
   private readonly listeningListeners = new Set<() => void>();
 
   constructor(
@@ -62,16 +65,20 @@ export class RedisInbox implements Inbox {
     });
   }
 
-  onGrant(listener: (grant: InboxGrant) => void): void {
-    this.grantListeners.add(listener);
+  onGrant(listener: (grant: InboxGrant) => void): () => void {
+    return listenTo(this.grantListeners, listener);
   }
 
-  onForceRelease(listener: (lease: LeaseRef) => void): void {
-    this.takenListeners.add(listener);
+  onForceRelease(listener: (lease: LeaseRef) => void): () => void {
+    return listenTo(this.takenListeners, listener);
   }
 
-  onListening(listener: () => void): void {
-    this.listeningListeners.add(listener);
+  onRecordEnded(listener: (recordKey: string) => void): () => void {
+    return listenTo(this.recordListeners, listener);
+  }
+
+  onListening(listener: () => void): () => void {
+    return listenTo(this.listeningListeners, listener);
   }
 
   /** Closes the connection for good. May be called again. */
@@ -159,14 +166,20 @@ export class RedisInbox implements Inbox {
     if (this.forbiddenTold) return;
     this.forbiddenTold = true;
     this.onProblem(
-      `The Redis user may not subscribe to ${this.channel}: who waits here for a lock must poll for it, and may starve beside others. Allow it the channels nestjs-redis-lock:* (ACL).`,
+      `The Redis user may not subscribe to ${this.channel}: who waits here for a lock or a reply must poll for it, and may starve beside others. Allow it the channels nestjs-redis-lock:* (ACL).`,
       error,
     );
   }
 
   private heard(text: string): void {
-    const [, token, first, time, lock] = MESSAGE.exec(text) ?? [];
     const { keyPrefix } = this.connection;
+    if (text.startsWith(RECORD_MESSAGE)) {
+      const record = text.slice(RECORD_MESSAGE.length);
+      if (!record.startsWith(keyPrefix)) return;
+      for (const listener of this.recordListeners) listener(record.slice(keyPrefix.length));
+      return;
+    }
+    const [, token, first, time, lock] = LOCK_MESSAGE.exec(text) ?? [];
     if (!token || !lock?.startsWith(keyPrefix)) return;
     const key = lock.slice(keyPrefix.length);
     if (first === '0') {
@@ -181,4 +194,11 @@ export class RedisInbox implements Inbox {
   private settle(): void {
     for (const done of [...this.waiters]) done();
   }
+}
+
+/** Every registration is one of its own, so that taking one away leaves the others. */
+function listenTo<L extends (...args: never[]) => void>(listeners: Set<L>, listener: L): () => void {
+  const own = ((...args: never[]) => listener(...args)) as L;
+  listeners.add(own);
+  return () => void listeners.delete(own);
 }

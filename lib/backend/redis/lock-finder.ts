@@ -1,10 +1,9 @@
 import { FENCE_BLOCK, type LockState } from '../backend.js';
 import type { Connection } from './connection.js';
 import { escapeGlob, FENCE_SUFFIX, fenceKey, globToRegExp, keyOfFence, queueKey } from './keys.js';
+import { scanKeys } from './scan-keys.js';
 import type { ScriptRunner } from './script-runner.js';
 import { inspectScript } from './scripts/inspect.lua.js';
-
-const SCAN_COUNT = 500;
 
 /** Shows locks, one or all that are held, for operators. */
 export class LockFinder {
@@ -33,7 +32,12 @@ export class LockFinder {
     const isWanted = globToRegExp(wanted);
     const seen = new Set<string>();
     // before the key may stand the brace of its companions' hash tag, and behind it the other one
-    for await (const names of this.scan(`*${wanted}*${FENCE_SUFFIX}`, timeoutMs)) {
+    for await (const names of scanKeys(
+      this.connection,
+      this.runner,
+      `*${wanted}*${FENCE_SUFFIX}`,
+      timeoutMs,
+    )) {
       const locks = names
         .map(keyOfFence)
         .filter((lock) => lock !== undefined && isWanted.test(lock) && !seen.has(lock));
@@ -43,22 +47,6 @@ export class LockFinder {
         fresh.map((lock) => this.inspect(lock.slice(keyPrefix.length), timeoutMs)),
       );
       for (const state of states) if (state) yield state;
-    }
-  }
-
-  private async *scan(match: string, timeoutMs: number): AsyncIterable<string[]> {
-    for (const node of this.connection.nodes()) {
-      let cursor = '0';
-      do {
-        const reply = await this.runner.command('scan', [cursor, 'MATCH', match, 'COUNT', SCAN_COUNT], {
-          timeoutMs,
-          about: [],
-          node,
-        });
-        const [next, names] = reply as [string, string[]];
-        cursor = next;
-        yield names;
-      } while (cursor !== '0');
     }
   }
 }

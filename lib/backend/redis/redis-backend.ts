@@ -70,7 +70,12 @@ class RedisBackend implements Backend {
     this.cleanUps = new CleanUps(this.connection);
     this.inbox = new RedisInbox(this.connection, INBOX_CHANNEL + this.tokenPrefix, this.onProblem);
     this.locks = new RedisLockStore(this.connection, this.runner, this.cleanUps, this.inbox, fenceLifeMs);
-    this.idempotency = new RedisIdempotencyStore(this.connection, this.runner, this.cleanUps);
+    this.idempotency = new RedisIdempotencyStore(
+      this.connection,
+      this.runner,
+      this.cleanUps,
+      this.tokenPrefix,
+    );
     this.quotas = new RedisQuotaStore(this.connection, this.runner);
     this.connection.onReady(() => this.runner.preload(allScripts(this.connection.isCluster)));
     // also when the first connection comes long after the start

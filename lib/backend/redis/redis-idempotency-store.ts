@@ -10,13 +10,14 @@ import type {
 } from '../backend.js';
 import type { CleanUps } from './clean-ups.js';
 import type { CommandArgument, Connection } from './connection.js';
+import { RecordFinder } from './record-finder.js';
 import { NOT_SENT, type Carrier, type ScriptRunner } from './script-runner.js';
 import type { Script } from './script.js';
 import { abandonRecordScript } from './scripts/abandon-record.lua.js';
 import { beginScript } from './scripts/begin.lua.js';
 import { completeScript } from './scripts/complete.lua.js';
 import { forgetRecordScript } from './scripts/forget-record.lua.js';
-import { inspectRecordScript } from './scripts/inspect-record.lua.js';
+import { waitingField } from './scripts/record-prelude.lua.js';
 import { releaseRecordScript } from './scripts/release-record.lua.js';
 import { renewScript } from './scripts/renew.lua.js';
 import { UnansweredTries } from './unanswered-tries.js';
@@ -27,44 +28,32 @@ const NOTHING = Buffer.alloc(0);
 /** Idempotency records in Redis: one hash each. */
 export class RedisIdempotencyStore implements IdempotencyStore {
   private readonly tries = new UnansweredTries();
-  /** How long a begin that is still under way could own its record. */
+  /** How long a begin or a renewal that is still under way could own its record. */
   private readonly leases = new WeakMap<Carrier, number>();
+  private readonly finder: RecordFinder;
 
   constructor(
     private readonly connection: Connection,
     private readonly runner: ScriptRunner,
     private readonly cleanUps: CleanUps,
-  ) {}
+    /** The name of this process's inbox. */
+    private readonly inbox: string,
+  ) {
+    this.finder = new RecordFinder(connection, runner);
+  }
 
   async begin(request: BeginRequest, timeoutMs: number): Promise<BeginReply> {
-    const { recordKey, owner, leaseMs, ttlMs, fingerprint } = request;
-    const id = idOf(request);
-    const carrier: Carrier = { epoch: NOT_SENT, answered: false };
-    this.leases.set(carrier, leaseMs);
-    this.tries.began(id, carrier);
-    try {
-      const reply = await this.runner.run(
-        beginScript,
-        [this.nameOf(recordKey)],
-        [owner, wholeMs(leaseMs), lifeMs(ttlMs, leaseMs), fingerprint ?? ''],
-        { timeoutMs, about: recordKey, buffers: true, carrier },
-      );
-      this.tries.answered(id, carrier);
-      return toBeginReply(reply as [number, number, number | Buffer]);
-    } catch (error) {
-      if ((error as StoreUnavailableError).outcome === 'notApplied') this.tries.answered(id, carrier);
-      throw error;
-    }
+    const { owner, leaseMs, ttlMs, fingerprint, queue = false } = request;
+    const args = [owner, wholeMs(leaseMs), lifeMs(ttlMs, leaseMs), fingerprint ?? ''];
+    if (queue) args.push(this.inbox);
+    const reply = await this.own(beginScript, request, args, timeoutMs);
+    return toBeginReply(reply as [number, number, number | Buffer]);
   }
 
   async renew(request: OwnerRequest & { leaseMs: number }, timeoutMs: number): Promise<RenewReply> {
-    const { recordKey, owner, attempt, fingerprint, ttlMs, leaseMs } = request;
-    const reply = await this.run(
-      renewScript,
-      recordKey,
-      [owner, wholeMs(leaseMs), lifeMs(ttlMs, leaseMs), fingerprint ?? '', attempt],
-      timeoutMs,
-    );
+    const { owner, attempt, fingerprint, ttlMs, leaseMs } = request;
+    const args = [owner, wholeMs(leaseMs), lifeMs(ttlMs, leaseMs), fingerprint ?? '', attempt];
+    const reply = await this.own(renewScript, request, args, timeoutMs);
     return reply === 1 ? 'ok' : reply === 2 ? 'recreated' : 'lost';
   }
 
@@ -76,6 +65,8 @@ export class RedisIdempotencyStore implements IdempotencyStore {
       [owner, wholeMs(ttlMs), fingerprint ?? '', attempt, payload],
       timeoutMs,
     );
+    // whatever comes late finds a record that is done, and changes nothing
+    this.tries.take(idOf(request));
     return toCompleteReply(reply as [number, Buffer?]);
   }
 
@@ -100,17 +91,49 @@ export class RedisIdempotencyStore implements IdempotencyStore {
     return this.cleanUps.add(undo, tries, leaseMs);
   }
 
-  async inspect(recordKey: string, timeoutMs: number): Promise<RecordState | null> {
-    const reply = await this.run(inspectRecordScript, recordKey, [], timeoutMs);
-    if (!reply) return null;
-    const [done, attempt, rest] = reply as [number, number, number | Buffer];
-    return done === 1
-      ? { recordKey, state: 'done', attempt, leaseMs: 0, payload: rest as Buffer }
-      : { recordKey, state: 'pending', attempt, leaseMs: rest as number };
+  async leave(recordKey: string, timeoutMs: number): Promise<void> {
+    const args = [this.nameOf(recordKey), waitingField(this.inbox)];
+    // what is left behind is taken out when the record ends
+    await this.runner.command('hdel', args, { timeoutMs, about: recordKey }).catch(() => undefined);
+  }
+
+  inspect(recordKey: string, timeoutMs: number): Promise<RecordState | null> {
+    return this.finder.inspect(recordKey, timeoutMs);
+  }
+
+  list(prefix: string, pattern: string, timeoutMs: number): AsyncIterable<RecordState> {
+    return this.finder.list(prefix, pattern, timeoutMs);
   }
 
   async forget(recordKey: string, timeoutMs: number): Promise<boolean> {
     return (await this.run(forgetRecordScript, recordKey, [], timeoutMs)) === 1;
+  }
+
+  /** Runs what makes its sender the owner: a try without an answer may still do so, and is remembered. */
+  private async own(
+    script: Script,
+    request: { recordKey: string; owner: string; leaseMs: number },
+    args: readonly CommandArgument[],
+    timeoutMs: number,
+  ): Promise<unknown> {
+    const { recordKey, leaseMs } = request;
+    const id = idOf(request);
+    const carrier: Carrier = { epoch: NOT_SENT, answered: false };
+    this.leases.set(carrier, leaseMs);
+    this.tries.began(id, carrier);
+    try {
+      const reply = await this.runner.run(script, [this.nameOf(recordKey)], args, {
+        timeoutMs,
+        about: recordKey,
+        buffers: true,
+        carrier,
+      });
+      this.tries.answered(id, carrier);
+      return reply;
+    } catch (error) {
+      if ((error as StoreUnavailableError).outcome === 'notApplied') this.tries.answered(id, carrier);
+      throw error;
+    }
   }
 
   private run(

@@ -11,7 +11,8 @@ import {
   type Subject,
 } from './contract-suite.js';
 
-interface Run {
+/** One run of one owner. */
+export interface Run {
   recordKey: string;
   owner: string;
   attempt: number;
@@ -20,7 +21,7 @@ interface Run {
   leaseMs: number;
 }
 
-function newRun(recordKey = newKey('record'), changes: Partial<Run> = {}): Run {
+export function newRun(recordKey = newKey('record'), changes: Partial<Run> = {}): Run {
   return {
     recordKey,
     owner: randomUUID(),
@@ -33,7 +34,7 @@ function newRun(recordKey = newKey('record'), changes: Partial<Run> = {}): Run {
 }
 
 /** Every byte there is: a payload is not text. */
-const PAYLOAD = Buffer.from(Array.from({ length: 256 }, (_, byte) => byte));
+export const PAYLOAD = Buffer.from(Array.from({ length: 256 }, (_, byte) => byte));
 const OTHER = Buffer.from('another');
 
 /** The state machine of a record: absent, pending, done. */

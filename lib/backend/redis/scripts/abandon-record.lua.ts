@@ -1,5 +1,5 @@
 import { script } from '../script.js';
-import { recordPrelude } from './record-prelude.lua.js';
+import { recordPrelude, tellWaiting } from './record-prelude.lua.js';
 
 /**
  * Gives up a begin whose answer never came: its lease ends now and its attempt is taken back, so attempt 2 always
@@ -9,9 +9,10 @@ import { recordPrelude } from './record-prelude.lua.js';
  * ARGV[1] owner · ARGV[2] the record's life in ms
  * Answers 1 given up · 0 nothing of this owner's pending.
  */
-export const abandonRecordScript = script(`${recordPrelude}
+export const abandonRecordScript = script(`${recordPrelude}${tellWaiting}
 local record = read()
 if not record or record.owner ~= ARGV[1] or record.state ~= 'pending' then return 0 end
+tellWaiting()
 if record.attempt <= 1 then
   redis.call('DEL', key)
 else

@@ -1,8 +1,8 @@
 import { script } from '../script.js';
-import { recordPrelude } from './record-prelude.lua.js';
+import { recordPrelude, tellWaiting } from './record-prelude.lua.js';
 
 /**
- * Stores the outcome of an owner's run; a record that was evicted is written again.
+ * Stores the outcome of an owner's run, and tells who waits for it; a record that was evicted is written again.
  *
  * KEYS[1] the record
  * ARGV[1] owner · ARGV[2] the record's life in ms · ARGV[3] fingerprint, '' for none · ARGV[4] attempt ·
@@ -10,7 +10,7 @@ import { recordPrelude } from './record-prelude.lua.js';
  * Answers {1} stored · {2} stored before, by this owner · {3} written again · {0} another owner runs ·
  * {-1, payload} another owner finished.
  */
-export const completeScript = script(`${recordPrelude}
+export const completeScript = script(`${recordPrelude}${tellWaiting}
 local owner, life = ARGV[1], ARGV[2]
 local record = read()
 if record and record.owner ~= owner then
@@ -19,6 +19,7 @@ if record and record.owner ~= owner then
 end
 if record and record.state == 'done' then return {2} end
 if record then
+  tellWaiting()
   redis.call('HSET', key, 'state', 'done', 'lease', '0', 'payload', ARGV[5])
   live(life)
   return {1}

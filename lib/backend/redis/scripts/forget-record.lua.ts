@@ -1,12 +1,15 @@
 import { script } from '../script.js';
+import { tellWaiting } from './record-prelude.lua.js';
 
 /**
- * Deletes an idempotency record; another type of value under its name stays (WRONGTYPE).
+ * Deletes an idempotency record and tells who waits for it; another type of value under its name stays (WRONGTYPE).
  *
  * KEYS[1] the record
  * Answers 1 deleted, 0 there was none.
  */
 export const forgetRecordScript = script(`
-redis.call('HLEN', KEYS[1])
-return redis.call('DEL', KEYS[1])
+local key = KEYS[1]
+${tellWaiting}
+tellWaiting()
+return redis.call('DEL', key)
 `);
