@@ -1,4 +1,4 @@
-import { createHash, type Hash } from 'node:crypto';
+import { createHash, hash, type Hash } from 'node:crypto';
 import { IdempotencyKeyError } from '../errors.js';
 import { sortInSlices } from './sliced-sort.js';
 
@@ -47,7 +47,8 @@ type Frame =
 
 /** Writes a value step by step, so that the work can be left off anywhere. */
 class CanonicalHash {
-  readonly #hash = createHash('sha256');
+  /** Made for what is written at more than once. */
+  #hash: Hash | undefined;
   readonly #stack: Frame[] = [];
   #pending = '';
   /** Since the clock was read. */
@@ -71,13 +72,14 @@ class CanonicalHash {
   }
 
   digest(): string {
-    return this.#hash.update(this.#pending).digest('hex');
+    return this.#hash ? this.#hash.update(this.#pending).digest('hex') : hash('sha256', this.#pending);
   }
 
   #write(text: string): void {
     this.#pending += text;
     this.#work += text.length;
     if (this.#pending.length < FLUSH_AT) return;
+    this.#hash ??= createHash('sha256');
     this.#hash.update(this.#pending);
     this.#pending = '';
   }

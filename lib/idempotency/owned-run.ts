@@ -99,13 +99,14 @@ export class OwnedRun {
       signal: this.#cut.signal,
       backgroundMs: completeWithinMs,
     });
+    const end = (): void => this.#end();
     finished
       .then(
         (answer) => this.#completed(answer),
         (error: Error) => this.#failed(error),
       )
-      .finally(() => this.#end());
-    const answer = await soon.catch(() => undefined);
+      .then(end, end);
+    const answer = await soon;
     if (answer === undefined) {
       this.#failed(
         new StoreUnavailableError('The reply is not stored yet: it is tried on in the background.'),

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import type { StoredBody, StoredReply } from './stored-reply.js';
 
 /**
@@ -84,7 +84,7 @@ export function isReplayable(payload: Buffer): boolean {
 }
 
 function digestOf(payload: Buffer): Buffer {
-  return createHash('sha256').update(payload.subarray(LENGTH_AT)).digest().subarray(0, DIGEST_BYTES);
+  return hash('sha256', payload.subarray(LENGTH_AT), 'buffer').subarray(0, DIGEST_BYTES);
 }
 
 /** The body's bytes stand behind the head: JSON inside JSON would be escaped twice. */

@@ -24,7 +24,7 @@ export interface CompletionRequest {
 export interface Completing {
   /** The store's answer, or the last error when there was none in time. */
   finished: Promise<CompleteReply>;
-  /** The same, but for at most the second that an answer waits: then undefined. */
+  /** The same, but for at most the second that an answer waits: undefined when there is none by then. Never rejects. */
   soon: Promise<CompleteReply | undefined>;
 }
 
@@ -34,10 +34,13 @@ export interface Completing {
  */
 export function completeRecord(completion: CompletionRequest): Completing {
   const finished = outsideCallChain(() => tryOn(completion));
-  const soon = new Promise<CompleteReply | undefined>((resolve, reject) => {
-    const timer = outsideCallChain(() => setTimeout(() => resolve(undefined), FOREGROUND_MS));
-    timer.unref();
-    finished.finally(() => clearTimeout(timer)).then(resolve, reject);
+  const soon = new Promise<CompleteReply | undefined>((resolve) => {
+    const over = (answer?: CompleteReply): void => {
+      clearTimeout(timer);
+      resolve(answer);
+    };
+    const timer = outsideCallChain(() => setTimeout(over, FOREGROUND_MS)).unref();
+    finished.then(over, () => over());
   });
   return { finished, soon };
 }

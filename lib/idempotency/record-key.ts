@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { IdempotencyKeyError } from '../errors.js';
 
 /** A record that a business key names: the same one from HTTP, a queue worker or the command line. */
@@ -28,7 +28,6 @@ export interface RoutePlace {
 }
 
 const RECORD_KEY = /^idem:[^\s]+:[0-9a-f]{64}$/;
-const LONE_SURROGATE = /\p{Surrogate}/u;
 const LONGEST_LABEL = 200;
 
 /** The record key of a business key. */
@@ -67,14 +66,14 @@ export function isRecordKey(prefix: string, text: string): boolean {
  * (`['a:b', 'c']` and `['a', 'b:c']`). Hashed, so that no personal data stands in a key's name.
  */
 function digest(parts: readonly string[]): string {
-  const hash = createHash('sha256');
+  let text = '';
   for (const part of parts) {
-    if (LONE_SURROGATE.test(part)) {
+    if (!part.isWellFormed()) {
       throw new IdempotencyKeyError('The idempotency key is not well-formed Unicode.');
     }
-    hash.update(`${Buffer.byteLength(part)}:`).update(part);
+    text += `${Buffer.byteLength(part)}:${part}`;
   }
-  return hash.digest('hex');
+  return hash('sha256', text);
 }
 
 /** A wildcard's param is an array on Express: `['a', 'b']` must not look like `'a,b'`. */

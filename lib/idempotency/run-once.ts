@@ -81,11 +81,12 @@ class Settlement {
   ) {}
 
   async of(start: (info: RunInfo) => RunProgress): Promise<OnceResult> {
-    const { attempt, signal } = this.run;
+    const { attempt } = this.run;
     let progress: RunProgress | undefined;
     let value: unknown;
     try {
-      progress = start({ attempt, signal });
+      // not copied: its signal is made for those who ask
+      progress = start(this.run);
       value = await progress.value;
     } catch (error) {
       const winner = await this.#failed(progress, error);
