@@ -34,6 +34,12 @@ export {
 } from './nest/decorators/inject.decorators.js';
 export { LockParam } from './nest/decorators/lock-param.decorator.js';
 
+// options of @Idempotent for the callbacks of payment providers
+export { adyenNotification } from './idempotency/providers/adyen.js';
+export { alipayCallback } from './idempotency/providers/alipay.js';
+export { stripeEvent } from './idempotency/providers/stripe.js';
+export { wechatPayV3Callback } from './idempotency/providers/wechat-pay.js';
+
 // their types
 export type { Duration } from './duration.js';
 export type { CallContext } from './nest/call-context.js';

@@ -1,3 +1,7 @@
+import type { QuotaStore } from './quota-store.js';
+
+export type * from './quota-store.js';
+
 /**
  * What a store must be able to do. Every operation is one atomic step of the store; waiting, retrying,
  * validity and renewal are built on top (`lock/`, `idempotency/`, `quota/`).
@@ -259,37 +263,4 @@ export interface IdempotencyStore {
   inspect(recordKey: string, timeoutMs: number): Promise<RecordState | null>;
   /** Deletes the record. False when there was none. */
   forget(recordKey: string, timeoutMs: number): Promise<boolean>;
-}
-
-/** How an operation is known again. */
-export interface OperationRef {
-  /** The caller's id; its receipt is kept for `operationTtlMs`. */
-  operationId?: string;
-  operationTtlMs: number;
-  /** Names one call for the module's own retries; kept for two minutes. Always given, new for each call. */
-  callId: string;
-}
-
-export type QuotaReply =
-  | { status: 'granted'; amount: number; remaining: number; replayed: boolean }
-  | { status: 'exceeded'; remaining: number }
-  | { status: 'notFound' }
-  /** The id was used with another amount. */
-  | { status: 'otherAmount'; amount: number }
-  /** The operation is already refunded. */
-  | { status: 'refunded'; amount: number };
-
-export type RefundReply =
-  { status: 'refunded'; amount: number; remaining: number; replayed: boolean } | { status: 'unknown' };
-
-export interface QuotaStore {
-  /** Sets the quota where there is none. */
-  init(key: string, amount: number, timeoutMs: number): Promise<boolean>;
-  /** Adds; creates where absent. */
-  grant(key: string, amount: number, operation: OperationRef, timeoutMs: number): Promise<QuotaReply>;
-  /** Check and take, in one step. */
-  deduct(key: string, amount: number, operation: OperationRef, timeoutMs: number): Promise<QuotaReply>;
-  /** Gives back what that operation took, once. */
-  refund(key: string, operationId: string, operationTtlMs: number, timeoutMs: number): Promise<RefundReply>;
-  remaining(key: string, timeoutMs: number): Promise<number | null>;
 }

@@ -28,7 +28,7 @@ export class LockInstance {
   /** @throws LockConfigError that lists every fault of the options. */
   constructor(options: RedisLockModuleOptions | undefined, name: string | undefined) {
     this.options = resolveModuleOptions(options);
-    const { store, keyPrefix, lock, operationTtlMs, logging } = this.options;
+    const { store, keyPrefix, lock, operationTtlMs, shards, logging } = this.options;
     this.#logger = new Logger(name === undefined ? 'RedisLock' : `RedisLock(${name})`);
     this.#backend = new StartingBackend(
       'backend' in store
@@ -42,7 +42,7 @@ export class LockInstance {
     const backend = this.#backend;
     this.locks = new LockManager({ backend, keyPrefix, defaults: lock });
     this.idempotency = new IdempotencyEngine({ backend, keyPrefix });
-    this.quotas = new QuotaManager({ backend, keyPrefix, operationTtlMs });
+    this.quotas = new QuotaManager({ backend, keyPrefix, operationTtlMs, shards, locks: this.locks });
     this.#events = new EventLogger(this.#logger, logging);
   }
 

@@ -34,7 +34,13 @@ export interface RedisLockModuleOptions {
      * @default '24h'
      */
     operationTtl?: Duration | string;
-    /** Not built yet: refused with a `LockConfigError`. */
+    /**
+     * Quotas that are spread over several keys with slots apart, because one node of a Cluster cannot carry them:
+     * a key, or a beginning with `*` behind it, and how many shards (2 to 128), e.g. `{ 'quota:m42': 8 }`. The number
+     * must be the same in every process, and must not change while the quota lives. On a single Redis they bring
+     * nothing.
+     * @default none
+     */
     shards?: Record<string, number>;
   };
   /**

@@ -8,6 +8,7 @@ import type { IdempotencyDefaults } from '../idempotency/idempotency.js';
 import { lockKey } from '../lock/lock-key.js';
 import { collectLockOptions, LOCK_DEFAULTS, type ResolvedLockOptions } from '../lock/lock-options.js';
 import type { LockOptions } from '../lock/lock.js';
+import { collectShardPlan, type ShardPlan } from '../quota/shard-plan.js';
 import type { RedisLockModuleOptions } from './module-options.js';
 
 const DAY_MS = 86_400_000;
@@ -22,6 +23,7 @@ export interface ResolvedModuleOptions {
   lock: ResolvedLockOptions;
   idempotency: ResolvedIdempotencyDefaults;
   operationTtlMs: number;
+  shards: ShardPlan;
   requireAtStartup: boolean;
   drainTimeoutMs: number;
   logging: 'lifecycle' | 'problems';
@@ -49,7 +51,7 @@ export function resolveModuleOptions(given: RedisLockModuleOptions | undefined):
   const duration = (value: unknown, path: string, fallback: number, min = 0): number =>
     value === undefined ? fallback : collectDuration(value, path, faults, { min });
 
-  refuseUnbuilt(options, quota, faults);
+  refuseUnbuilt(options, faults);
   const resolved: ResolvedModuleOptions = {
     store: store(options, faults),
     keyPrefix: keyPrefix(options.keyPrefix, faults),
@@ -60,12 +62,19 @@ export function resolveModuleOptions(given: RedisLockModuleOptions | undefined):
       faults,
     ),
     operationTtlMs: duration(quota.operationTtl, 'quota.operationTtl', DAY_MS, 1),
+    shards: collectShardPlan(quota.shards, 'quota.shards', faults),
     requireAtStartup: options.requireAtStartup === true,
     drainTimeoutMs: duration(shutdown.drainTimeout, 'shutdown.drainTimeout', DRAIN_MS),
     logging: options.logging === 'lifecycle' ? 'lifecycle' : 'problems',
   };
   if (!['undefined', 'boolean'].includes(typeof options.requireAtStartup)) {
     faults.push({ path: 'requireAtStartup', message: 'is true or false' });
+  }
+  if (quota.shards !== undefined && /[{}]/.test(resolved.keyPrefix)) {
+    faults.push({
+      path: 'quota.shards',
+      message: 'need a keyPrefix without braces: its hash tag would put all shards in one slot',
+    });
   }
   if (options.logging !== undefined && options.logging !== resolved.logging) {
     faults.push({ path: 'logging', message: "is 'lifecycle' or 'problems'" });
@@ -75,19 +84,12 @@ export function resolveModuleOptions(given: RedisLockModuleOptions | undefined):
 }
 
 /** Promises that cannot be kept yet are refused, never ignored. */
-function refuseUnbuilt(
-  options: Record<string, unknown>,
-  quota: Record<string, unknown>,
-  faults: ConfigFault[],
-): void {
+function refuseUnbuilt(options: Record<string, unknown>, faults: ConfigFault[]): void {
   if (options.nodes !== undefined) {
     faults.push({
       path: 'nodes',
       message: 'a quorum over several masters is not built yet; give one store in redis',
     });
-  }
-  if (quota.shards !== undefined) {
-    faults.push({ path: 'quota.shards', message: 'shards are not built yet; leave them out' });
   }
 }
 

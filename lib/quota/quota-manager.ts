@@ -1,16 +1,19 @@
-import { randomUUID } from 'node:crypto';
-import type { Backend, OperationRef, QuotaReply } from '../backend/backend.js';
+import type { Backend, QuotaReply } from '../backend/backend.js';
 import { isStoreUnavailable, withRetries } from '../backend/retry.js';
-import {
-  LockConfigError,
-  QuotaAmountError,
-  QuotaExceededError,
-  QuotaNotFoundError,
-  QuotaOperationError,
-  StoreUnavailableError,
-} from '../errors.js';
+import { LockConfigError, StoreUnavailableError } from '../errors.js';
 import { lockKey, type LockKey } from '../lock/lock-key.js';
+import type { LockManager } from '../lock/lock-manager.js';
+import { checkAmount, checkOperationId, checkOptions } from './quota-call-options.js';
+import type { CallLimits } from './quota-combiner.js';
+import { QuotaLines } from './quota-lines.js';
+import { failure, receipt } from './quota-receipt.js';
 import type { QuotaOperationOptions, QuotaReceipt } from './quota.js';
+import { ShardGatherer } from './shard-gatherer.js';
+import { ShardInitialiser } from './shard-initialiser.js';
+import { ShardLooks } from './shard-looks.js';
+import { NO_SHARDS, shardsOf, type ShardPlan } from './shard-plan.js';
+import { ShardRequests } from './shard-requests.js';
+import { ShardedQuota } from './sharded-quota.js';
 
 export interface QuotaManagerSettings {
   backend: Backend;
@@ -18,14 +21,15 @@ export interface QuotaManagerSettings {
   keyPrefix?: string;
   /** How long a granted operation is known again, in milliseconds. @default 86400000 (24 h) */
   operationTtlMs?: number;
+  /** Which quotas are spread over several keys. @default none */
+  shards?: ShardPlan;
+  /** What an amount is gathered under that no shard has by itself; with the same prefix. Needed where there are shards. */
+  locks?: LockManager;
 }
 
 /** Bounds one call with all its tries. */
 const BUDGET_MS = 2_000;
 const DEFAULT_OPERATION_TTL_MS = 86_400_000;
-const LONGEST_OPERATION_ID = 255;
-
-type Granted = Extract<QuotaReply, { status: 'granted' }>;
 
 /**
  * Takes from and adds to quotas, each in one atomic step of the store. A try that was not answered is repeated
@@ -34,20 +38,37 @@ type Granted = Extract<QuotaReply, { status: 'granted' }>;
 export class QuotaManager {
   private readonly backend: Backend;
   private readonly keyPrefix: string;
-  private readonly operationTtlMs: number;
+  private readonly plan: ShardPlan;
+  private readonly lines: QuotaLines;
+  private readonly initialiser: ShardInitialiser;
+  private readonly sharded: ShardedQuota | undefined;
 
-  constructor({ backend, keyPrefix = '', operationTtlMs = DEFAULT_OPERATION_TTL_MS }: QuotaManagerSettings) {
+  /** @throws LockConfigError when there are shards and no locks. */
+  constructor(settings: QuotaManagerSettings) {
+    const { backend, keyPrefix = '', operationTtlMs = DEFAULT_OPERATION_TTL_MS } = settings;
+    const { shards = NO_SHARDS, locks } = settings;
     this.backend = backend;
     this.keyPrefix = keyPrefix;
-    this.operationTtlMs = operationTtlMs;
+    this.plan = shards;
+    const lines = new QuotaLines(backend, operationTtlMs);
+    const looks = new ShardLooks(backend);
+    this.lines = lines;
+    this.initialiser = new ShardInitialiser(backend, looks);
+    if (shards.exact.size + shards.prefixes.length === 0) return;
+    if (!locks) throw new LockConfigError({ path: 'quota.shards', message: 'need a lock manager' });
+    const requests = new ShardRequests(backend, lines, looks);
+    const gatherer = new ShardGatherer(requests, locks);
+    this.sharded = new ShardedQuota({ lines, looks, requests, gatherer, operationTtlMs });
   }
 
   async init(key: string, amount: number): Promise<boolean> {
-    const { name, full } = lockKey(key, this.keyPrefix);
-    checkAmount(name, amount);
+    const quota = lockKey(key, this.keyPrefix);
+    checkAmount(quota.name, amount);
+    const spread = this.spread(quota);
+    if (spread) return this.initialiser.init(spread, amount, limits());
     let unanswered = false;
     const created = await this.retrying((timeoutMs) =>
-      this.backend.quotas.init(full, amount, timeoutMs).catch((error: unknown) => {
+      this.backend.quotas.init(quota.full, amount, timeoutMs).catch((error: unknown) => {
         unanswered ||= isStoreUnavailable(error) && error.outcome === 'unknown';
         throw error;
       }),
@@ -55,70 +76,74 @@ export class QuotaManager {
     // The unanswered try may have created it, or somebody before: true and false would both be a guess.
     if (!created && unanswered) {
       throw new StoreUnavailableError(
-        `The quota ${JSON.stringify(name)} exists, but a try was never answered, so it is unknown who created it.`,
-        { keys: name, outcome: 'unknown', retryable: true },
+        `The quota ${JSON.stringify(key)} exists, but a try was never answered, so it is unknown who created it.`,
+        { keys: key, outcome: 'unknown', retryable: true },
       );
     }
     return created;
   }
 
   async grant(key: string, amount: number, options?: QuotaOperationOptions): Promise<QuotaReceipt> {
-    const { quota, operation } = this.operation(key, amount, options);
-    const reply = await this.retrying((timeoutMs) =>
-      this.backend.quotas.grant(quota.full, amount, operation, timeoutMs),
-    );
-    return receipt(quota, expectGranted(quota, reply, amount, operation), operation);
+    const quota = lockKey(key, this.keyPrefix);
+    checkAmount(quota.name, amount);
+    const { operationId, signal } = checkOptions(quota.name, options);
+    const spread = this.spread(quota);
+    const within = limits(signal);
+    const reply = await (spread
+      ? this.sharded!.grant(spread, amount, operationId, within)
+      : this.lines.submit(quota.full, { kind: 'grant', amount, ...named(operationId) }, within));
+    if (reply.status === 'granted') return receipt(quota.name, reply, operationId);
+    throw told(quota, reply, amount, operationId);
   }
 
   async deduct(key: string, amount = 1, options?: QuotaOperationOptions): Promise<QuotaReceipt> {
-    const { quota, operation } = this.operation(key, amount, options);
-    const reply = await this.deductOnce(quota, amount, operation);
-    return receipt(quota, expectGranted(quota, reply, amount, operation), operation);
+    const quota = lockKey(key, this.keyPrefix);
+    const reply = await this.take(quota, amount, options);
+    if (reply.status === 'granted') return receipt(quota.name, reply, options?.operationId);
+    throw told(quota, reply, amount, options?.operationId);
   }
 
   async tryDeduct(key: string, amount = 1, options?: QuotaOperationOptions): Promise<QuotaReceipt | null> {
-    const { quota, operation } = this.operation(key, amount, options);
-    const reply = await this.deductOnce(quota, amount, operation);
+    const quota = lockKey(key, this.keyPrefix);
+    const reply = await this.take(quota, amount, options);
+    if (reply.status === 'granted') return receipt(quota.name, reply, options?.operationId);
     if (reply.status === 'exceeded') return null;
-    return receipt(quota, expectGranted(quota, reply, amount, operation), operation);
+    throw told(quota, reply, amount, options?.operationId);
   }
 
   async refund(key: string, operationId: string): Promise<QuotaReceipt | null> {
-    const { name, full } = lockKey(key, this.keyPrefix);
-    checkOperationId(name, operationId);
-    const reply = await this.retrying((timeoutMs) =>
-      this.backend.quotas.refund(full, operationId, this.operationTtlMs, timeoutMs),
-    );
+    const quota = lockKey(key, this.keyPrefix);
+    checkOperationId(quota.name, operationId);
+    const spread = this.spread(quota);
+    const reply = await (spread
+      ? this.sharded!.refund(spread, operationId, limits())
+      : this.lines.submit(quota.full, { kind: 'refund', operationId }, limits()));
     if (reply.status === 'unknown') return null;
-    const { amount, remaining, replayed } = reply;
-    return { key: name, amount, remaining, operationId, replayed };
+    if (reply.status === 'givenBack') return receipt(quota.name, reply, operationId);
+    throw told(quota, reply, 0, operationId);
   }
 
   async remaining(key: string): Promise<number | null> {
-    const { full } = lockKey(key, this.keyPrefix);
-    return this.retrying((timeoutMs) => this.backend.quotas.remaining(full, timeoutMs));
+    const quota = lockKey(key, this.keyPrefix);
+    const spread = this.spread(quota);
+    if (spread) return this.sharded!.remaining(spread, limits());
+    return this.retrying((timeoutMs) => this.backend.quotas.remaining(quota.full, timeoutMs));
   }
 
-  private operation(
-    key: string,
+  private take(
+    quota: LockKey,
     amount: number,
     options: QuotaOperationOptions | undefined,
-  ): { quota: LockKey; operation: OperationRef } {
-    const quota = lockKey(key, this.keyPrefix);
+  ): Promise<QuotaReply> {
     checkAmount(quota.name, amount);
-    const operationId = readOperationId(quota.name, options);
-    return {
-      quota,
-      operation: {
-        ...(operationId === undefined ? {} : { operationId }),
-        operationTtlMs: this.operationTtlMs,
-        callId: randomUUID(),
-      },
-    };
+    const { operationId, signal } = checkOptions(quota.name, options);
+    const spread = this.spread(quota);
+    if (spread) return this.sharded!.deduct(spread, amount, operationId, limits(signal));
+    return this.lines.submit(quota.full, { kind: 'deduct', amount, ...named(operationId) }, limits(signal));
   }
 
-  private deductOnce(quota: LockKey, amount: number, operation: OperationRef): Promise<QuotaReply> {
-    return this.retrying((timeoutMs) => this.backend.quotas.deduct(quota.full, amount, operation, timeoutMs));
+  private spread(quota: LockKey): ReturnType<typeof shardsOf> {
+    return this.sharded && shardsOf(this.plan, quota);
   }
 
   private retrying<T>(attempt: (timeoutMs: number) => Promise<T>): Promise<T> {
@@ -126,72 +151,23 @@ export class QuotaManager {
   }
 }
 
-function receipt({ name }: LockKey, reply: Granted, { operationId }: OperationRef): QuotaReceipt {
-  const { amount, remaining, replayed } = reply;
-  // Without an id of the caller's only our own retry can be a replay, and it answers the one call there was.
-  if (operationId === undefined) return { key: name, amount, remaining, replayed: false };
-  return { key: name, amount, remaining, operationId, replayed };
+function limits(signal?: AbortSignal): CallLimits {
+  return { endAt: performance.now() + BUDGET_MS, ...(signal ? { signal } : {}) };
 }
 
-function expectGranted(
+function named(operationId: string | undefined): { operationId?: string } {
+  return operationId === undefined ? {} : { operationId };
+}
+
+function told(
   { name }: LockKey,
-  reply: QuotaReply,
-  requested: number,
-  { operationId = '' }: OperationRef,
-): Granted {
-  const id = JSON.stringify(operationId);
-  switch (reply.status) {
-    case 'granted':
-      return reply;
-    case 'exceeded':
-      throw new QuotaExceededError(name, requested, reply.remaining);
-    case 'notFound':
-      throw new QuotaNotFoundError(name);
-    case 'otherAmount':
-      throw new QuotaOperationError(
-        name,
-        operationId,
-        `The operation id ${id} was used for something else (amount ${reply.amount}): a new operation needs a new id.`,
-      );
-    case 'refunded':
-      throw new QuotaOperationError(
-        name,
-        operationId,
-        `The operation ${id} was refunded: a new operation needs a new id.`,
-      );
+  reply: Parameters<typeof failure>[1] | Extract<QuotaReply, { status: 'granted' | 'givenBack' }>,
+  amount: number,
+  operationId: string | undefined,
+): Error {
+  // a deduction is not answered like a refund, nor a refund like a deduction
+  if (reply.status === 'granted' || reply.status === 'givenBack') {
+    return new TypeError(`The store answered ${reply.status} to something else.`);
   }
-}
-
-function checkAmount(name: string, amount: unknown): void {
-  if (!Number.isSafeInteger(amount) || (amount as number) <= 0) throw new QuotaAmountError(name, amount);
-}
-
-function readOperationId(name: string, options: QuotaOperationOptions | undefined): string | undefined {
-  if (options === undefined) return undefined;
-  // A bare string would otherwise pass as options without an id, and the operation as one that repeats.
-  if (typeof options !== 'object' || options === null) {
-    throw new LockConfigError({
-      path: 'quota',
-      message: "options are one object, e.g. { operationId: 'order:1' }",
-    });
-  }
-  for (const option of Object.keys(options)) {
-    if (option !== 'operationId') {
-      throw new LockConfigError({ path: `quota.${option}`, message: 'is no option; there is operationId' });
-    }
-  }
-  if (options.operationId === undefined) return undefined;
-  checkOperationId(name, options.operationId);
-  return options.operationId;
-}
-
-function checkOperationId(name: string, id: unknown): void {
-  // ill-formed Unicode would become the same bytes as another's: two operations, one receipt
-  if (typeof id === 'string' && id !== '' && id.length <= LONGEST_OPERATION_ID && id.isWellFormed()) return;
-  const found = typeof id === 'string' ? `one of ${id.length} characters` : id === null ? 'null' : typeof id;
-  throw new QuotaOperationError(
-    name,
-    typeof id === 'string' ? id : '',
-    `An operation id is a well-formed string of 1 to ${LONGEST_OPERATION_ID} characters, not ${found}.`,
-  );
+  return failure(name, reply, { amount, operationId });
 }

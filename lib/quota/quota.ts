@@ -4,7 +4,10 @@ export interface QuotaReceipt {
   key: string;
   /** How much was added, taken or given back. */
   amount: number;
-  /** What was left in the quota right after it. */
+  /**
+   * What was left right after it: in the quota, or, where it is spread over shards, in the shard that served it
+   * (`remaining()` tells the sum).
+   */
   remaining: number;
   /** The operation's id, when it had one. */
   operationId?: string;
@@ -19,4 +22,9 @@ export interface QuotaOperationOptions {
    * gets the first receipt and changes nothing. Give one whenever money or stock is behind it.
    */
   operationId?: string;
+  /**
+   * Gives the call up: it rejects with a `StoreUnavailableError` that has the signal's reason as `cause`, and whose
+   * `outcome` says whether the call may have been carried out.
+   */
+  signal?: AbortSignal;
 }

@@ -12,7 +12,9 @@ import {
 } from './contract/contract-suite.js';
 import { idempotencyContract } from './contract/idempotency-contract.js';
 import { lockContract } from './contract/lock-contract.js';
+import { quotaBatchContract } from './contract/quota-batch-contract.js';
 import { quotaContract } from './contract/quota-contract.js';
+import { quotaShardContract } from './contract/quota-shard-contract.js';
 import { waitingContract } from './contract/waiting-contract.js';
 
 export type { ContractSubject, ContractTestApi } from './contract/contract-suite.js';
@@ -61,6 +63,8 @@ export function runBackendContract(
     describe('locks that are waited for', () => waitingContract(api, subject));
     describe('idempotency', () => idempotencyContract(api, subject));
     describe('quotas', () => quotaContract(api, subject));
+    describe('quotas in batches', () => quotaBatchContract(api, subject));
+    describe('quotas in shards', () => quotaShardContract(api, subject));
   });
 }
 

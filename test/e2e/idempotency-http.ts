@@ -19,7 +19,10 @@ export interface Sent {
   /** Undefined: no header. An array is sent as several headers. */
   key?: string | string[];
   headers?: Record<string, string | string[]>;
+  /** Sent as JSON. */
   body?: unknown;
+  /** Instead of `body`: sent as it is; say its type in `headers`. */
+  text?: string;
 }
 
 /** An application that serves on a port, on a real Redis. */
@@ -51,8 +54,8 @@ export class Served {
   }
 
   /** Sends a request; `abort()` it to be a client that leaves. */
-  open(path: string, { method = 'POST', key, headers = {}, body }: Sent = {}): ClientRequest {
-    const payload = body === undefined ? undefined : JSON.stringify(body);
+  open(path: string, { method = 'POST', key, headers = {}, body, text }: Sent = {}): ClientRequest {
+    const payload = text ?? (body === undefined ? undefined : JSON.stringify(body));
     const request = http.request({
       port: this.port,
       host: '127.0.0.1',

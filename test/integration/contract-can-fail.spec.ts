@@ -231,8 +231,13 @@ describe('the contract suite', () => {
       'forgets operation ids',
       ({ quotas }) => ({
         quotas: {
-          deduct: (key, amount, { operationTtlMs, callId }) =>
-            quotas.deduct(key, amount, { operationTtlMs, callId }),
+          carryOut: (batch) =>
+            quotas.carryOut({
+              ...batch,
+              calls: batch.calls.map((call) =>
+                call.kind === 'refund' ? call : { kind: call.kind, amount: call.amount },
+              ),
+            }),
         },
       }),
       /operation id/,
@@ -241,20 +246,59 @@ describe('the contract suite', () => {
       'refunds twice',
       ({ quotas }) => ({
         quotas: {
-          refund: async (key, operationId, operationTtlMs) => {
-            const reply = await quotas.refund(key, operationId, operationTtlMs);
-            if (reply.status === 'unknown' || !reply.replayed) return reply;
-            const more = await quotas.grant(key, reply.amount, {
-              operationTtlMs,
-              callId: `${Math.random()}`,
-            });
-            return more.status === 'granted'
-              ? { ...reply, remaining: more.remaining, replayed: false }
-              : reply;
+          carryOut: async (batch) => {
+            const replies = await quotas.carryOut(batch);
+            const [reply] = replies;
+            if (reply?.status !== 'givenBack' || !reply.replayed) return replies;
+            const grant = { kind: 'grant' as const, amount: reply.amount };
+            await quotas.carryOut({ ...batch, calls: [grant], number: 2 });
+            return [{ ...reply, replayed: false }];
           },
         },
       }),
       /gives back once/,
+    ],
+    [
+      'carries a batch out anew when it comes again',
+      ({ quotas }) => ({
+        quotas: { carryOut: (batch) => quotas.carryOut({ ...batch, sender: `${Math.random()}` }) },
+      }),
+      /comes again is carried out once/,
+    ],
+    [
+      'stops at the first call that cannot be met',
+      ({ quotas }) => ({
+        quotas: {
+          carryOut: async (batch) => {
+            const replies = await quotas.carryOut(batch);
+            const first = replies.findIndex(({ status }) => status === 'exceeded');
+            return first < 0 ? replies : replies.map((reply, at) => (at > first ? replies[first]! : reply));
+          },
+        },
+      }),
+      /does not stop a later/,
+    ],
+    [
+      'forgets what a shard refused',
+      ({ quotas }) => ({
+        quotas: {
+          deductAt: (key, operation, generation, amount) =>
+            quotas.deductAt(key, operation, generation + Math.random(), amount),
+        },
+      }),
+      /refused for good/,
+    ],
+    [
+      'moves an operation from wherever it is',
+      ({ quotas }) => ({
+        quotas: {
+          move: async (key, operation, _from, to) => {
+            const from = await quotas.move(key, operation, 'nowhere', to);
+            return quotas.move(key, operation, from, to);
+          },
+        },
+      }),
+      /moves only from where it is/,
     ],
   ])('fails a backend that %s', async (_fault, changes, expected) => {
     const failed = await failures(() => broken(changes));

@@ -5,7 +5,7 @@ import { callsKey, fenceKey, operationsKey, queueKey, slotOf } from '../../lib/b
 import { redisBackend } from '../../lib/backend/redis/redis-backend.js';
 import { RedisCluster } from '../support/redis-cluster.js';
 import { waitFor } from '../support/wait-for.js';
-import { closeBackends, lease, operation, run, startBackend, TIMEOUT_MS } from './redis-fixture.js';
+import { carryOut, closeBackends, lease, operation, run, startBackend, TIMEOUT_MS } from './redis-fixture.js';
 
 let shared: RedisCluster;
 beforeAll(async () => {
@@ -135,13 +135,13 @@ describe('on a Redis Cluster', () => {
     expect(await backend.idempotency.begin(mine, TIMEOUT_MS)).toEqual({ status: 'new', attempt: 1 });
     expect(await application.hget('idem:1', 'state')).toBe('pending');
     await backend.quotas.init('quota:m42', 3, TIMEOUT_MS);
-    expect(await backend.quotas.deduct('quota:m42', 2, operation('o1'), TIMEOUT_MS)).toMatchObject({
-      status: 'granted',
-      remaining: 1,
+    const deduct = () => carryOut(backend, 'quota:m42', { kind: 'deduct', amount: 2 }, operation('o1'));
+    expect(await deduct()).toMatchObject({ status: 'granted', remaining: 1 });
+    expect(await deduct()).toMatchObject({ replayed: true });
+    expect(await carryOut(backend, 'quota:m42', { kind: 'deduct', amount: 1 })).toMatchObject({
+      remaining: 0,
     });
-    expect(await backend.quotas.deduct('quota:m42', 2, operation('o1'), TIMEOUT_MS)).toMatchObject({
-      replayed: true,
-    });
+    await carryOut(backend, 'quota:m42', { kind: 'grant', amount: 1 });
     expect(await application.hget('quota:m42', 'remain')).toBe('1');
   });
 });

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import type { Backend, BeginRequest, OperationRef } from '../../lib/backend/backend.js';
+import type { Backend, BeginRequest, QuotaCall, QuotaReply } from '../../lib/backend/backend.js';
 import { redisBackend, type RedisBackendOptions } from '../../lib/backend/redis/redis-backend.js';
 import { isRedisLockError, type StoreUnavailableError } from '../../lib/errors.js';
 
@@ -46,8 +46,27 @@ export const run = (recordKey: string, over: Partial<BeginRequest> = {}): BeginR
   ...over,
 });
 
-export const operation = (operationId?: string): OperationRef => ({
+/** Who sends a call, and what names its operation. */
+export interface SentCall {
+  sender: string;
+  operationId?: string;
+  operationTtlMs: number;
+}
+
+export const operation = (operationId?: string): SentCall => ({
   ...(operationId === undefined ? {} : { operationId }),
   operationTtlMs: 60_000,
-  callId: randomUUID(),
+  sender: randomUUID(),
 });
+
+/** One call on a quota, as a batch of its own. */
+export async function carryOut(
+  { quotas }: Backend,
+  key: string,
+  call: QuotaCall,
+  { operationId, ...sent }: SentCall = operation(),
+): Promise<QuotaReply> {
+  const named = call.kind === 'refund' || operationId === undefined ? call : { ...call, operationId };
+  const batch = { key, calls: [named], number: 1, madeAt: Date.now(), isShard: false, ...sent };
+  return (await quotas.carryOut(batch, TIMEOUT_MS))[0]!;
+}

@@ -3,7 +3,7 @@ import type { Redis } from 'ioredis';
 import type { Backend } from '../../lib/backend/backend.js';
 import { RedisServer } from '../support/redis-server.js';
 import { TcpProxy } from '../support/tcp-proxy.js';
-import { closeBackends, operation, startBackend, storeError, TIMEOUT_MS } from './redis-fixture.js';
+import { carryOut, closeBackends, operation, startBackend, storeError, TIMEOUT_MS } from './redis-fixture.js';
 
 describe('quotas in Redis', () => {
   let server: RedisServer;
@@ -25,8 +25,10 @@ describe('quotas in Redis', () => {
   });
   afterAll(() => server.stop());
 
-  const deduct = (amount: number, ref = operation()) => backend.quotas.deduct('q', amount, ref, TIMEOUT_MS);
-  const grant = (amount: number, ref = operation()) => backend.quotas.grant('q', amount, ref, TIMEOUT_MS);
+  const deduct = (amount: number, ref = operation(), on = backend) =>
+    carryOut(on, 'q', { kind: 'deduct', amount }, ref);
+  const grant = (amount: number, ref = operation()) => carryOut(backend, 'q', { kind: 'grant', amount }, ref);
+  const refund = (operationId: string, on = backend) => carryOut(on, 'q', { kind: 'refund', operationId });
 
   it('keeps the number where others look: HGET key remain', async () => {
     await deduct(3);
@@ -46,18 +48,19 @@ describe('quotas in Redis', () => {
     'Q7: a number that is none is told with the key, and nothing changes: %j',
     async (text) => {
       await redis.hset('q', 'remain', text);
-      for (const call of [() => deduct(1), () => grant(1), () => backend.quotas.remaining('q', TIMEOUT_MS)]) {
-        const error = await storeError(call());
-        expect(error).toMatchObject({ outcome: 'notApplied', retryable: false });
-        expect(error.message).toContain('"q"');
+      for (const call of [() => deduct(1), () => deduct(1, operation('o')), () => grant(1)]) {
+        expect(await call()).toEqual({ status: 'unusable', why: 'noInteger' });
       }
+      const error = await storeError(backend.quotas.remaining('q', TIMEOUT_MS));
+      expect(error).toMatchObject({ outcome: 'notApplied', retryable: false });
+      expect(error.message).toContain('"q"');
       expect(await redis.hget('q', 'remain')).toBe(text);
     },
   );
 
   it('Q7: another type of value is told with the key', async () => {
     await redis.set('text', 'x');
-    const error = await storeError(backend.quotas.deduct('text', 1, operation(), TIMEOUT_MS));
+    const error = await storeError(carryOut(backend, 'text', { kind: 'deduct', amount: 1 }));
     expect(error.message).toMatch(/"text".*WRONGTYPE/);
   });
 
@@ -65,10 +68,8 @@ describe('quotas in Redis', () => {
     const id = randomUUID();
     await deduct(5, operation(id));
     await redis.hset('q', 'remain', String(Number.MAX_SAFE_INTEGER - 2));
-    for (const call of [() => grant(3), () => backend.quotas.refund('q', id, 60_000, TIMEOUT_MS)]) {
-      const error = await storeError(call());
-      expect(error).toMatchObject({ outcome: 'notApplied', retryable: false });
-      expect(error.message).toContain('2^53-1');
+    for (const call of [() => grant(3), () => refund(id)]) {
+      expect(await call()).toEqual({ status: 'unusable', why: 'tooLarge' });
     }
     expect(await grant(2)).toMatchObject({ remaining: Number.MAX_SAFE_INTEGER });
   });
@@ -79,7 +80,7 @@ describe('quotas in Redis', () => {
     await grant(5);
     expect(await deduct(11, operation(id))).toMatchObject({ status: 'granted', remaining: 4 });
     expect(await deduct(1, operation(id))).toEqual({ status: 'otherAmount', amount: 11 });
-    expect(await backend.quotas.refund('q', id, 60_000, TIMEOUT_MS)).toMatchObject({ status: 'refunded' });
+    expect(await refund(id)).toMatchObject({ status: 'givenBack' });
     expect(await deduct(11, operation(id))).toEqual({ status: 'refunded', amount: 11 });
     expect(await backend.quotas.remaining('q', TIMEOUT_MS)).toBe(15);
   });
@@ -90,11 +91,11 @@ describe('quotas in Redis', () => {
     for (const ref of [operation(randomUUID()), operation()]) {
       const before = (await backend.quotas.remaining('q', TIMEOUT_MS))!;
       proxy.dropReplies(1);
-      expect(await storeError(far.quotas.deduct('q', 2, ref, TIMEOUT_MS))).toMatchObject({
+      expect(await storeError(deduct(2, ref, far))).toMatchObject({
         outcome: 'unknown',
       });
       await far.whenReady(10_000);
-      expect(await far.quotas.deduct('q', 2, ref, TIMEOUT_MS)).toEqual({
+      expect(await deduct(2, ref, far)).toEqual({
         status: 'granted',
         amount: 2,
         remaining: before - 2,
@@ -137,12 +138,12 @@ describe('quotas in Redis', () => {
       jest.spyOn(Date, 'now').mockImplementation(() => now() + offset);
       const id = randomUUID();
       const skewed = await startBackend({ redis: server.url });
-      expect(await skewed.quotas.deduct('q', 2, operation(id), TIMEOUT_MS)).toMatchObject({
+      expect(await deduct(2, operation(id), skewed)).toMatchObject({
         replayed: false,
       });
       jest.restoreAllMocks();
       expect(await deduct(2, operation(id))).toMatchObject({ status: 'granted', replayed: true });
-      expect(await skewed.quotas.refund('q', id, 60_000, TIMEOUT_MS)).toMatchObject({ remaining: 10 });
+      expect(await refund(id, skewed)).toMatchObject({ remaining: 10 });
     },
   );
 });

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { inMemoryBackend } from 'nestjs-redis-lock/testing';
+import type { QuotaBatch, QuotaCall } from '../../lib/backend/backend.js';
 import { MemoryBackend } from '../../lib/backend/memory/memory-backend.js';
 import { waitFor } from '../support/wait-for.js';
 
@@ -10,6 +11,16 @@ const request = (key: string, leaseMs = 60_000) => ({
   leaseMs,
   ttlMs: leaseMs,
   queue: false,
+});
+
+const batch = (call: QuotaCall): QuotaBatch => ({
+  key: 'q',
+  calls: [call],
+  sender: 'one',
+  number: 1,
+  madeAt: 0,
+  operationTtlMs: 1_000_000,
+  isShard: false,
 });
 
 describe('inMemoryBackend', () => {
@@ -136,8 +147,9 @@ describe('inMemoryBackend', () => {
   it('refuses a grant that would pass the largest safe integer, and adds nothing', async () => {
     const backend = await started(new MemoryBackend());
     await backend.quotas.init('q', Number.MAX_SAFE_INTEGER);
-    const grant = backend.quotas.grant('q', 1, { operationTtlMs: 1_000, callId: 'c' });
-    await expect(grant).rejects.toMatchObject({
+    const [reply] = await backend.quotas.carryOut(batch({ kind: 'grant', amount: 1 }));
+    expect(reply).toEqual({ status: 'unusable', why: 'tooLarge' });
+    await expect(backend.quotas.initShard('q', 'plan', 1)).rejects.toMatchObject({
       code: 'STORE_UNAVAILABLE',
       outcome: 'notApplied',
       retryable: false,
@@ -200,18 +212,22 @@ describe('inMemoryBackend', () => {
     it('knows an operation for its operationTtl, a call for two minutes', async () => {
       const backend = await withClock();
       await backend.quotas.init('q', 10);
-      const operation = { operationId: 'o', operationTtlMs: 1_000_000, callId: 'c1' };
-      const call = { operationTtlMs: 1_000_000, callId: 'c2' };
-      await backend.quotas.deduct('q', 1, operation);
-      await backend.quotas.deduct('q', 1, call);
+      const deduct = async (operationId?: string) =>
+        (
+          await backend.quotas.carryOut(
+            batch({ kind: 'deduct', amount: 1, ...(operationId === undefined ? {} : { operationId }) }),
+          )
+        )[0];
+      await deduct('o');
+      await deduct();
       now += 119_999;
-      expect(await backend.quotas.deduct('q', 1, call)).toMatchObject({ replayed: true });
+      expect(await deduct()).toMatchObject({ replayed: true });
       now += 1;
-      expect(await backend.quotas.deduct('q', 1, call)).toMatchObject({ replayed: false });
+      expect(await deduct()).toMatchObject({ replayed: false });
       now += 879_999;
-      expect(await backend.quotas.deduct('q', 1, operation)).toMatchObject({ replayed: true });
+      expect(await deduct('o')).toMatchObject({ replayed: true });
       now += 1;
-      expect(await backend.quotas.deduct('q', 1, operation)).toMatchObject({ replayed: false });
+      expect(await deduct('o')).toMatchObject({ replayed: false });
     });
 
     it('L49: 100 000 keys that nobody asks for again leave no memory behind', async () => {
@@ -223,8 +239,8 @@ describe('inMemoryBackend', () => {
         if (i % 2 === 0) void backend.locks.release({ ...lock, keepMs: 0 });
         const run = { recordKey: `r:${i}`, owner: 'o', leaseMs: 1_000, ttlMs: 60_000, fingerprint: null };
         void backend.idempotency.begin(run);
-        const operation = { operationId: `o:${i}`, operationTtlMs: 60_000, callId: 'c' };
-        void backend.quotas.deduct('q', 1, operation);
+        const call = { kind: 'deduct' as const, amount: 1, operationId: `o:${i}` };
+        void backend.quotas.carryOut({ ...batch(call), operationTtlMs: 60_000 });
       }
       expect(backend.size).toBeGreaterThan(300_000);
       now += 600_000;

@@ -33,7 +33,7 @@ export function operationsKey(key: string, periodMs: number, period: number): st
   return `${companionBase(key)}:ops:${periodMs}:${period}`;
 }
 
-/** As {@link operationsKey}, for calls without an operation id. */
+/** What the senders of calls without an operation id sent last, in one period. */
 export function callsKey(key: string, period: number): string {
   return `${companionBase(key)}:calls:${period}`;
 }

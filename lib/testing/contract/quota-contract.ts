@@ -1,22 +1,18 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
-import type { OperationRef, QuotaReply, QuotaStore } from '../../backend/backend.js';
-import { LONG_MS, newKey, TIMEOUT_MS, type ContractTestApi, type Subject } from './contract-suite.js';
-
-const call = (operationId?: string): OperationRef => ({
-  ...(operationId === undefined ? {} : { operationId }),
-  operationTtlMs: LONG_MS,
-  callId: randomUUID(),
-});
+import type { QuotaReply, QuotaStore } from '../../backend/backend.js';
+import { newKey, TIMEOUT_MS, type ContractTestApi, type Subject } from './contract-suite.js';
+import { call, carryOutOne } from './quota-calls.js';
 
 /** Taking from and adding to a number, once per operation. */
 export function quotaContract({ describe, it }: ContractTestApi, subject: Subject): void {
   const quotas = (): QuotaStore => subject().backend.quotas;
-  const deduct = (key: string, amount: number, operation = call()): Promise<QuotaReply> =>
-    quotas().deduct(key, amount, operation, TIMEOUT_MS);
-  const grant = (key: string, amount: number, operation = call()): Promise<QuotaReply> =>
-    quotas().grant(key, amount, operation, TIMEOUT_MS);
-  const refund = (key: string, operationId: string) => quotas().refund(key, operationId, LONG_MS, TIMEOUT_MS);
+  const deduct = (key: string, amount: number, sent = call()): Promise<QuotaReply> =>
+    carryOutOne(quotas(), key, { kind: 'deduct', amount }, sent);
+  const grant = (key: string, amount: number, sent = call()): Promise<QuotaReply> =>
+    carryOutOne(quotas(), key, { kind: 'grant', amount }, sent);
+  const refund = (key: string, operationId: string): Promise<QuotaReply> =>
+    carryOutOne(quotas(), key, { kind: 'refund', operationId }, call());
   const left = (key: string): Promise<number | null> => quotas().remaining(key, TIMEOUT_MS);
   const newQuota = async (amount: number): Promise<string> => {
     const key = newKey('quota');
@@ -157,14 +153,14 @@ export function quotaContract({ describe, it }: ContractTestApi, subject: Subjec
       const id = randomUUID();
       await deduct(key, 4, call(id));
       assert.deepEqual(await refund(key, id), {
-        status: 'refunded',
+        status: 'givenBack',
         amount: 4,
         remaining: 10,
         replayed: false,
       });
       await deduct(key, 1);
       assert.deepEqual(await refund(key, id), {
-        status: 'refunded',
+        status: 'givenBack',
         amount: 4,
         remaining: 10,
         replayed: true,
@@ -179,6 +175,15 @@ export function quotaContract({ describe, it }: ContractTestApi, subject: Subjec
       await deduct(key, 5, call(id));
       assert.deepEqual(await refund(key, id), { status: 'unknown' });
       assert.equal(await left(key), 3);
+    });
+
+    it('Q15: an operation that was refunded before it took anything never takes: a late copy is refused', async () => {
+      const key = await newQuota(10);
+      const id = randomUUID();
+      assert.deepEqual(await refund(key, id), { status: 'unknown' });
+      assert.deepEqual(await deduct(key, 4, call(id)), { status: 'refunded', amount: 0 });
+      assert.deepEqual(await refund(key, id), { status: 'unknown' });
+      assert.equal(await left(key), 10);
     });
 
     it('Q15: a refunded operation is not taken again', async () => {
@@ -196,7 +201,7 @@ export function quotaContract({ describe, it }: ContractTestApi, subject: Subjec
       await grant(key, 10, call(id));
       assert.deepEqual(await deduct(key, 3, call(id)), granted(3, 7));
       assert.deepEqual(await refund(key, id), {
-        status: 'refunded',
+        status: 'givenBack',
         amount: 3,
         remaining: 10,
         replayed: false,
