@@ -2,6 +2,9 @@ import { reasonOf } from '../reason-of.js';
 import { findRedisServer, startLocalRedis } from './local-redis-server.js';
 import { pingRedis } from './ping-redis.js';
 
+/** Under which Nest provides the {@link RedisSource}. */
+export const REDIS_SOURCE = Symbol('RedisSource');
+
 /** Where the locks live in this run. */
 export type RedisSource =
   | { kind: 'redis'; url: string; description: string; stop(): Promise<void> }

@@ -1,0 +1,42 @@
+import { Catch, HttpException, type ArgumentsHost } from '@nestjs/common';
+import { BaseExceptionFilter } from '@nestjs/core';
+import type { Response } from 'express';
+
+const CODES: Record<number, string> = {
+  400: 'BAD_REQUEST',
+  401: 'UNAUTHORIZED',
+  404: 'NOT_FOUND',
+  413: 'BODY_TOO_LARGE',
+  415: 'UNSUPPORTED_BODY',
+};
+
+/**
+ * Gives every error the one shape `{ statusCode, code, message }`: callers decide on `code`, people read `message`.
+ * What is thrown with a code keeps it; this is for the rest, Nest's own and the body parser's.
+ */
+@Catch()
+export class FaultFilter extends BaseExceptionFilter {
+  override catch(exception: unknown, host: ArgumentsHost): void {
+    const fault = this.withCode(exception);
+    const response = host.switchToHttp().getResponse<Response>();
+    response.locals.fault = codeOf(fault) ?? 'INTERNAL';
+    super.catch(fault, host);
+  }
+
+  private withCode(exception: unknown): unknown {
+    if (exception instanceof HttpException) {
+      return codeOf(exception) === undefined ? coded(exception.getStatus(), exception.message) : exception;
+    }
+    // The body parser's errors: too large, an unknown encoding, an aborted request.
+    return this.isHttpError(exception) ? coded(exception.statusCode, exception.message ?? '') : exception;
+  }
+}
+
+function codeOf(exception: unknown): string | undefined {
+  if (!(exception instanceof HttpException)) return undefined;
+  const body = exception.getResponse() as { code?: unknown };
+  return typeof body.code === 'string' ? body.code : undefined;
+}
+
+const coded = (statusCode: number, message: string): HttpException =>
+  new HttpException({ statusCode, code: CODES[statusCode] ?? `HTTP_${statusCode}`, message }, statusCode);
