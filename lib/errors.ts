@@ -288,10 +288,13 @@ export class QuotaNotFoundError extends RedisLockError {
 export class QuotaOperationError extends RedisLockError {
   readonly code = 'QUOTA_OPERATION';
   readonly operationId: string;
+  /** True: it is refunded, or closed by a refund before it took anything; false: it took another amount. */
+  readonly refunded: boolean;
 
-  constructor(key: string, operationId: string, message: string) {
+  constructor(key: string, operationId: string, message: string, refunded = false) {
     super(message, { keys: key });
     this.operationId = operationId;
+    this.refunded = refunded;
   }
 }
 

@@ -13,6 +13,7 @@ import { InventoryModule } from './inventory/inventory.module.js';
 import { MerchantsModule } from './merchants/merchants.module.js';
 import { OrdersModule } from './orders/orders.module.js';
 import { PaymentsModule } from './payments/payments.module.js';
+import { ReconciliationModule } from './reconciliation/reconciliation.module.js';
 import type { RedisSource } from './redis/redis-source.js';
 
 export interface AppResources {
@@ -47,6 +48,7 @@ export class AppModule {
         InventoryModule,
         MerchantsModule,
         PaymentsModule,
+        ReconciliationModule,
       ],
       providers: [
         { provide: APP_FILTER, useClass: FaultFilter },

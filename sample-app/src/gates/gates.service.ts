@@ -1,5 +1,11 @@
 import { Injectable, type OnApplicationBootstrap } from '@nestjs/common';
-import { QuotaExceededError, QuotaService, isRedisLockError, type QuotaReceipt } from 'nestjs-redis-lock';
+import {
+  QuotaExceededError,
+  QuotaService,
+  isRedisLockError,
+  type QuotaOperationError,
+  type QuotaReceipt,
+} from 'nestjs-redis-lock';
 import { ActivityService } from '../activity/activity.service.js';
 import { Database } from '../database/database.js';
 import { bookGrant, parseGate, type Gate, type Operation } from './gate.js';
@@ -75,6 +81,23 @@ export class GatesService implements OnApplicationBootstrap {
     const gate = await this.find(key);
     if (gate && !(await this.open(gate))) await this.quotas.grant(key, amount, { operationId });
     this.tell(key);
+  }
+
+  /**
+   * Whether Redis knows that an operation took something. The question is a deduction of more than there can be, under
+   * the same id: it takes nothing and leaves nothing, but a known id is answered as such.
+   */
+  async stateOf(key: string, operationId: string): Promise<'taken' | 'given-back' | 'unknown'> {
+    try {
+      await this.quotas.deduct(key, Number.MAX_SAFE_INTEGER, { operationId });
+    } catch (error) {
+      if (isRedisLockError(error, 'QUOTA_OPERATION'))
+        return (error as QuotaOperationError).refunded ? 'given-back' : 'taken';
+      if (isRedisLockError(error, 'QUOTA_EXCEEDED') || isRedisLockError(error, 'QUOTA_NOT_FOUND'))
+        return 'unknown';
+      throw error;
+    }
+    throw new Error(`${key} had room for more than there can be: ${operationId} took it all`);
   }
 
   /** What Redis would still grant; null when it knows no such quota. */

@@ -29,7 +29,7 @@ export class OpenApiController {
     @Req() { user }: { user: OpenApiUser },
     @CurrentLock() lock: Lock,
   ): Promise<Order> {
-    // Somebody else's order is told apart from none by nobody.
+    // 404, not 403: nobody learns which orders others have.
     const order = await this.orders.find(orderId);
     if (order.merchant_id !== user.merchantId) throw unknownOrder(orderId);
     await this.settlement.settle(
