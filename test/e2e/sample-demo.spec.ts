@@ -14,6 +14,10 @@ const FIELDS = [
   'oversold',
   'replayed',
   'rejectedInFlight',
+  'differencesFound',
+  'differencesAfterRepair',
+  'quotaSpent',
+  'quotaRight',
   'backend',
   'ok',
 ];

@@ -58,19 +58,36 @@ export function bookReturned(trx: Transaction<Schema>, operation: Operation): Pr
   });
 }
 
-/** Books an addition to what there is to take. Its row's primary key lets that happen once. */
+/**
+ * Books an addition to what there is to take. Its row's primary key lets that happen once.
+ *
+ * @returns whether Redis still has to get it.
+ */
 export async function bookGrant(
   trx: Transaction<Schema>,
   { operationId, gate, amount }: Omit<Operation, 'orderId'>,
-): Promise<void> {
+): Promise<boolean> {
   const { kind, id } = parseGate(gate);
   const added = await trx
     .insertInto('grants')
-    .values({ operation_id: operationId, gate, amount, created_at: new Date().toISOString() })
+    .values({
+      operation_id: operationId,
+      gate,
+      amount,
+      created_at: new Date().toISOString(),
+      applied_at: null,
+    })
     .onConflict((known) => known.doNothing())
     .returning('operation_id')
     .executeTakeFirst();
-  if (!added) return;
+  if (!added) {
+    const known = await trx
+      .selectFrom('grants')
+      .select('applied_at')
+      .where('operation_id', '=', operationId)
+      .executeTakeFirstOrThrow();
+    return known.applied_at === null;
+  }
   if (kind === 'stock') {
     await trx
       .updateTable('inventory')
@@ -84,6 +101,7 @@ export async function bookGrant(
       .where('id', '=', id)
       .execute();
   }
+  return true;
 }
 
 export const returnOf = (operationId: string): string => `return:${operationId}`;
