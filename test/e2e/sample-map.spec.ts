@@ -21,17 +21,17 @@ const code = (cell: string): string => /^`([^`]+)`$/.exec(cell)?.[1] ?? '';
 describe('the sample’s map from problem to line', () => {
   const rows = rowsUnder('From the problem to the line');
 
-  it.each(rows)('%s: %s has %s', (problem, file, symbol, mistake) => {
-    const path = join(SAMPLE, code(file!));
-    expect({ file, exists: code(file!) !== '' && existsSync(path) }).toEqual({ file, exists: true });
+  it.each(rows as [string, string, string, string][])('%s: %s has %s', (problem, file, symbol, mistake) => {
+    const path = join(SAMPLE, code(file));
+    expect({ file, exists: code(file) !== '' && existsSync(path) }).toEqual({ file, exists: true });
     const text = readFileSync(path, 'utf8');
-    const [owner, member] = code(symbol!).split('.');
+    const [owner, member] = code(symbol).split('.');
     expect(text).toMatch(
       new RegExp(`^export (abstract )?(class|const|function|async function) ${owner}\\b`, 'm'),
     );
     if (member) expect(text).toMatch(new RegExp(`^  (static |async )*${member}\\(`, 'm'));
     expect(problem).not.toBe('');
-    expect(mistake!.length).toBeGreaterThan(20);
+    expect(mistake.length).toBeGreaterThan(20);
   });
 
   it.each([
@@ -44,6 +44,6 @@ describe('the sample’s map from problem to line', () => {
     'no watchdog on a long job',
     'a success answered to a repeat that is still running',
   ])('names the mistake: %s', (mistake) => {
-    expect(rows.filter((cells) => cells[3]!.includes(mistake))).not.toEqual([]);
+    expect(rows.filter((cells) => cells[3]?.includes(mistake))).not.toEqual([]);
   });
 });

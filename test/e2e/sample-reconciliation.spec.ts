@@ -9,6 +9,8 @@ import { DATABASES, Sample, notice, type Reply } from './sample-fixture.js';
 
 jest.setTimeout(120_000);
 
+const byText = (a: string, b: string): number => a.localeCompare(b);
+
 describe.each(DATABASES)('the sample on %s: the reconciliation', (where) => {
   let folder: string;
   let sample: Sample;
@@ -115,20 +117,19 @@ describe.each(DATABASES)('the sample on %s: the reconciliation', (where) => {
     expect(await remaining('snap')).toBe(96);
 
     const found = await reconcile();
-    const named = found.differences.map(({ kind, operationId, orderId, amount }) => [
-      kind,
-      operationId,
-      orderId,
-      amount,
-    ]);
-    expect(named.toSorted()).toEqual(
+    const named = found.differences.map(({ kind, operationId, orderId, amount }) =>
+      [kind, operationId, orderId, amount].join(' '),
+    );
+    expect(named.toSorted(byText)).toEqual(
       [
         ['missing', 'order:lost-1', lost[0], 2],
         ['missing', 'order:lost-2', lost[1], 2],
         ['missing', `charge:${lost[0]}`, lost[0], 1],
         ['missing', 'charge:snap-hot-2', 'snap-hot-2', 1],
         ['not-given-back', 'order:cancelled-later', cancelledLater, 2],
-      ].toSorted(),
+      ]
+        .map((difference) => difference.join(' '))
+        .toSorted(byText),
     );
     expect((await reconcile()).differences).toHaveLength(named.length);
 
@@ -221,9 +222,9 @@ describe.each(DATABASES)('the sample on %s: the reconciliation', (where) => {
 
   it('does not take what is under way for a difference', async () => {
     await sample.article('busy', 1_000_000);
-    let selling = true;
+    const closing = new AbortController();
     const buyers = Array.from({ length: 4 }, async (_, buyer) => {
-      for (let n = 0; selling; n += 1) {
+      for (let n = 0; !closing.signal.aborted; n += 1) {
         const id = await buy('busy', `busy-${buyer}-${n}`);
         if (n % 3 === 0) await sample.request('POST', `/orders/${id}/cancel`);
       }
@@ -232,7 +233,7 @@ describe.each(DATABASES)('the sample on %s: the reconciliation', (where) => {
     try {
       reports.push(await reconcile({ repair: true }));
     } finally {
-      selling = false;
+      closing.abort();
       await Promise.all(buyers);
     }
     for (const { differences, repairs } of reports) expect([...differences, ...repairs]).toEqual([]);

@@ -20,6 +20,7 @@ export class FaultFilter extends BaseExceptionFilter {
     const fault = this.withCode(exception);
     const response = host.switchToHttp().getResponse<Response>();
     response.locals.fault = codeOf(fault) ?? 'INTERNAL';
+    // oxlint-disable-next-line promise/valid-params -- a filter's method, not a promise's
     super.catch(fault, host);
   }
 
