@@ -108,6 +108,24 @@ describe.each(DATABASES)('the sample on %s: stock', (where) => {
     expect(soldOut).toMatchObject({ status: 409, json: { code: 'QUOTA_EXCEEDED' } });
   });
 
+  it('tells a buyer of the order that is booked, though Redis has forgotten it and has nothing left', async () => {
+    await sample.article('s10', 2);
+    const buy = () => sample.post('/orders', { sku: 's10', quantity: 2 }, withId('r10'));
+    const first = await buy();
+    await sample.redis.client().flushall();
+    expect(await buy()).toMatchObject({ status: 201, json: { id: first.json.id } });
+  });
+
+  it('tells a buyer of the order that is booked, though Redis has forgotten it and would sell it again', async () => {
+    await sample.article('s11', 2);
+    const buy = () => sample.post('/orders', { sku: 's11', quantity: 2 }, withId('r11'));
+    const first = await buy();
+    await sample.redis.client().flushall();
+    await sample.app.get(QuotaService).grant('stock:s11', 2);
+    expect(await buy()).toMatchObject({ status: 201, json: { id: first.json.id } });
+    expect((await sample.get('/inventory/s11')).json).toMatchObject({ stock: 2, sold: 2, remaining: 0 });
+  });
+
   describe('the flash sale', () => {
     it('tells a second click at once, and lets other buyers through', async () => {
       await sample.article('f1', 10);

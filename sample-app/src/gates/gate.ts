@@ -112,6 +112,15 @@ async function book(
   { operationId, gate, orderId, amount }: Operation,
 ): Promise<void> {
   const { kind, id } = parseGate(gate);
+  // First: an operation that is booked already is told as that, and not as one that there is too little for.
+  const row = {
+    operation_id: operationId,
+    gate,
+    order_id: orderId,
+    amount,
+    created_at: new Date().toISOString(),
+  };
+  await trx.insertInto('journal').values(row).execute();
   if (kind === 'stock') {
     await trx
       .updateTable('inventory')
@@ -125,12 +134,4 @@ async function book(
       .where('id', '=', id)
       .execute();
   }
-  const row = {
-    operation_id: operationId,
-    gate,
-    order_id: orderId,
-    amount,
-    created_at: new Date().toISOString(),
-  };
-  await trx.insertInto('journal').values(row).execute();
 }
