@@ -1,15 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import { Inject, Injectable, type OnApplicationBootstrap, type OnApplicationShutdown } from '@nestjs/common';
-import { LockService, type LockEvent } from 'nestjs-redis-lock';
-import { Subject, type Observable, type Subscription } from 'rxjs';
+import type { Lock } from 'nestjs-redis-lock';
+import { Subject, type Observable } from 'rxjs';
 import { REDIS_SOURCE, type RedisSource } from '../redis/redis-source.js';
 import type { ActivityEvent } from './activity-event.js';
 import { ActivityRelay } from './activity-relay.js';
 
 export type { ActivityEvent } from './activity-event.js';
-
-/** Sections whose end was never told (a lock that was lost to an outage) are forgotten behind this many. */
-const MOST_OPEN_SECTIONS = 10_000;
 
 /**
  * The shop's activity as a stream: what this process does, and, where they share a Redis, what the others do. Only for
@@ -22,14 +19,9 @@ export class ActivityService implements OnApplicationBootstrap, OnApplicationShu
   private readonly subject = new Subject<ActivityEvent>();
   /** Everything from now on. */
   readonly events: Observable<ActivityEvent> = this.subject.asObservable();
-  private readonly openSections = new Map<string, number>();
   private relay?: ActivityRelay;
-  private locks?: Subscription;
 
-  constructor(
-    private readonly lockService: LockService,
-    @Inject(REDIS_SOURCE) private readonly redis: RedisSource,
-  ) {}
+  constructor(@Inject(REDIS_SOURCE) private readonly redis: RedisSource) {}
 
   onApplicationBootstrap(): void {
     if (this.redis.kind === 'redis') {
@@ -38,11 +30,9 @@ export class ActivityService implements OnApplicationBootstrap, OnApplicationShu
         events.forEach((event) => this.subject.next(event)),
       );
     }
-    this.locks = this.lockService.events.subscribe((event) => this.follow(event));
   }
 
   onApplicationShutdown(): void {
-    this.locks?.unsubscribe();
     this.relay?.close();
     this.subject.complete();
   }
@@ -52,23 +42,25 @@ export class ActivityService implements OnApplicationBootstrap, OnApplicationShu
     this.relay?.send(event);
   }
 
-  /** Every section under any lock is told by the locks themselves: services need not think of it. */
-  private follow({ type, key, fencingToken, heldMs }: LockEvent): void {
-    if (fencingToken === undefined) return;
-    // Tokens of different keys may be the same number.
-    const section = `${fencingToken} ${key}`;
-    if (type === 'acquired') {
-      this.openSections.set(section, Date.now());
-      if (this.openSections.size <= MOST_OPEN_SECTIONS) return;
-      const [oldest] = this.openSections.keys();
-      this.openSections.delete(oldest!);
+  /**
+   * Runs a critical section and tells when it began and ended. To be called inside the lock, so that the times are the
+   * section's own: the lock itself is held a little longer, and its release is told later.
+   */
+  async section<T>(lock: Lock, task: () => Promise<T>): Promise<T> {
+    const startedAt = Date.now();
+    try {
+      return await task();
+    } finally {
+      const { keys, fencingToken } = lock;
+      const key = keys.join(' ');
+      this.tell({
+        type: 'section',
+        key,
+        fencingToken,
+        startedAt,
+        endedAt: Date.now(),
+        process: this.process,
+      });
     }
-    if (type !== 'released' && type !== 'lost') return;
-    const startedAt = this.openSections.get(section);
-    if (startedAt === undefined) return;
-    this.openSections.delete(section);
-    // Not the time of this event: a release is told when Redis has answered, and by then the next holder may run.
-    const endedAt = Math.floor(startedAt + (heldMs ?? 0));
-    this.tell({ type: 'section', key, fencingToken, startedAt, endedAt, process: this.process });
   }
 }

@@ -1,5 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import type { Lock } from 'nestjs-redis-lock';
+import { ActivityService } from '../activity/activity.service.js';
 import { Database } from '../database/database.js';
 import { RefusedWrites } from '../database/refused-writes.js';
 import { bookReturned } from '../gates/gate.js';
@@ -14,6 +15,7 @@ export class CancelOrderService {
     private readonly orders: OrdersService,
     private readonly gates: GatesService,
     private readonly refused: RefusedWrites,
+    private readonly activity: ActivityService,
   ) {}
 
   /**
@@ -21,7 +23,11 @@ export class CancelOrderService {
    *
    * @param lock the order's: a payment and a cancellation must not decide at the same time.
    */
-  async cancel(orderId: string, lock: Lock): Promise<Order> {
+  cancel(orderId: string, lock: Lock): Promise<Order> {
+    return this.activity.section(lock, () => this.cancelUnder(lock, orderId));
+  }
+
+  private async cancelUnder(lock: Lock, orderId: string): Promise<Order> {
     const order = await this.orders.claim(orderId, lock.fencingToken);
     if (!order) throw await this.stale(orderId);
     if (order.status === 'paid') throw notPending(order);

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { ConflictException, Injectable, Logger, UnprocessableEntityException } from '@nestjs/common';
 import type { Lock } from 'nestjs-redis-lock';
+import { ActivityService } from '../activity/activity.service.js';
 import { Database } from '../database/database.js';
 import { isCheckViolation, isDuplicate } from '../database/database-errors.js';
 import { RefusedWrites } from '../database/refused-writes.js';
@@ -21,6 +22,7 @@ export class SettlementService {
     private readonly merchants: MerchantsService,
     private readonly provider: ProviderClient,
     private readonly refused: RefusedWrites,
+    private readonly activity: ActivityService,
   ) {}
 
   /**
@@ -29,7 +31,11 @@ export class SettlementService {
    * @param lock the order's, already held: a lock that is taken inside the transaction is given back before the commit,
    *   and the next holder reads what was there before.
    */
-  async settle(notice: PaymentNotice, lock: Lock): Promise<void> {
+  settle(notice: PaymentNotice, lock: Lock): Promise<void> {
+    return this.activity.section(lock, () => this.settleUnder(lock, notice));
+  }
+
+  private async settleUnder(lock: Lock, notice: PaymentNotice): Promise<void> {
     await this.recordRun(notice);
     const order = await this.orders.claim(notice.orderId, lock.fencingToken);
     if (!order) throw await this.stale(notice);

@@ -1,5 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import type { Lock } from 'nestjs-redis-lock';
+import { ActivityService } from '../activity/activity.service.js';
 import { Database } from '../database/database.js';
 import { isCheckViolation } from '../database/database-errors.js';
 import { RefusedWrites } from '../database/refused-writes.js';
@@ -27,10 +28,15 @@ export class StartPaymentService {
     private readonly orders: OrdersService,
     private readonly merchants: MerchantsService,
     private readonly refused: RefusedWrites,
+    private readonly activity: ActivityService,
   ) {}
 
   /** Again and again the same: an order is charged once, from whichever entry point. */
-  async start(orderId: string, provider: PaymentProvider, lock: Lock): Promise<PaymentStart> {
+  start(orderId: string, provider: PaymentProvider, lock: Lock): Promise<PaymentStart> {
+    return this.activity.section(lock, () => this.startUnder(lock, orderId, provider));
+  }
+
+  private async startUnder(lock: Lock, orderId: string, provider: PaymentProvider): Promise<PaymentStart> {
     const order = await this.orders.claim(orderId, lock.fencingToken);
     if (!order) throw await this.stale(orderId);
     if (order.status !== 'pending') throw notPending(order);

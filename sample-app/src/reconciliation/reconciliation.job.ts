@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ConflictException, Injectable, Logger } from '@nestjs/common';
 import { CurrentLock, DistributedLock, type Lock } from 'nestjs-redis-lock';
+import { ActivityService } from '../activity/activity.service.js';
 import { Database } from '../database/database.js';
 import { GatesService } from '../gates/gates.service.js';
 import { wrongPayments } from './database-view.js';
@@ -34,6 +35,7 @@ export class ReconciliationJob {
     private readonly comparison: GateComparison,
     private readonly redisRepair: RedisRepair,
     private readonly runs: ReconciliationRuns,
+    private readonly activity: ActivityService,
   ) {}
 
   /** @throws ConflictException RECONCILIATION_RUNNING at once while one runs, in whichever process. */
@@ -56,7 +58,9 @@ export class ReconciliationJob {
     if (!lock) throw new Error('The reconciliation runs under its lock only.');
     const watched = watchLease(lock);
     try {
-      const { id, startedAt, ...found } = await this.reconcile(repair, seconds * 1_000, lock);
+      const { id, startedAt, ...found } = await this.activity.section(lock, () =>
+        this.reconcile(repair, seconds * 1_000, lock),
+      );
       const finishedAt = new Date().toISOString();
       const report = { id, startedAt, finishedAt, ...found, lock: { ttlMs: TTL_MS, ...watched.told() } };
       lock.assertHeld();
