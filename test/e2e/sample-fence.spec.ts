@@ -89,6 +89,21 @@ describe.each(DATABASES)('the sample: the fence in %s', (where) => {
     await Promise.all([first.release(), second.release()]);
   });
 
+  it('a payment that is committed is answered as such, and replayed, though Redis lost the lock meanwhile', async () => {
+    await sample.pendingOrder('f4');
+    const provider = holdAtProvider();
+    const first = sample.notify(notice('f4'));
+    await provider.arrived(1);
+    await sample.redis.client().del('lock:order:f4');
+    provider.letGo(0);
+    expect((await first).status).toBe(200);
+    const repeat = await sample.notify(notice('f4'));
+    expect({ status: repeat.status, replayed: repeat.headers.get('idempotent-replayed') }).toEqual({
+      status: 200,
+      replayed: 'true',
+    });
+  });
+
   it('a holder that knows of its loss does not write at all', async () => {
     await sample.pendingOrder('f3');
     const provider = holdAtProvider();

@@ -21,7 +21,7 @@ export class OpenApiController {
   @HttpCode(200)
   @UseGuards(OpenApiSignatureGuard)
   @Idempotent({ header: 'X-Request-Id', required: true, ttl: '72h', scope: '<user.merchantId>' })
-  @DistributedLock('lock:order:<params.id>', { waitTimeout: '2s' })
+  @DistributedLock('lock:order:<params.id>', { waitTimeout: '2s', onLost: 'report' })
   async pay(
     @Param('id') orderId: string,
     @Body() { transactionId, amount }: OpenApiPaymentDto,

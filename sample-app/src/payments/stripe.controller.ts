@@ -25,7 +25,7 @@ export class StripeController {
   @HttpCode(200)
   @UseGuards(StripeSignatureGuard)
   @Idempotent({ ...stripeEvent })
-  @DistributedLock('lock:order:<body.data.object.metadata.order_id>', { waitTimeout: '2s' })
+  @DistributedLock('lock:order:<body.data.object.metadata.order_id>', { waitTimeout: '2s', onLost: 'report' })
   async callback(
     @Body() { id, data: { object } }: StripeEventDto,
     @CurrentLock() lock: Lock,

@@ -28,13 +28,15 @@ export class WechatController {
    * - `wechatPayV3Callback`: by the notification's id for 72 h; a repeat while the first still runs gets no success:
    *   if the first fails after that, nobody would send it again.
    * - The lock is the order's, not the shop's: other orders do not wait. Two notifications about one order do.
+   * - `onLost: 'report'`: what is committed was committed under the fence, so it stands though the lock was lost in the
+   *   end. An error instead would leave a record that can only say 409, to every redelivery of a paid order.
    * - `waitTimeout: '2s'`: WeChat Pay hangs up after 5 s, so an answer has to come before that.
    */
   @Post('payments/wechat')
   @HttpCode(200)
   @UseGuards(WechatSignatureGuard)
   @Idempotent({ ...wechatPayV3Callback })
-  @DistributedLock('lock:order:<body.resource.out_trade_no>', { waitTimeout: '2s' })
+  @DistributedLock('lock:order:<body.resource.out_trade_no>', { waitTimeout: '2s', onLost: 'report' })
   async callback(
     @Body() { id, resource }: WechatNotificationDto,
     @CurrentLock() lock: Lock,
