@@ -1,4 +1,4 @@
-import { ValidationPipe, type INestApplication } from '@nestjs/common';
+import type { INestApplication } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import { AppModule, type AppResources } from './app.module.js';
 
@@ -7,8 +7,9 @@ export async function createApp(resources: AppResources): Promise<INestApplicati
   const app = await NestFactory.create(AppModule.forRoot(resources), {
     logger: ['fatal', 'error', 'warn'],
     abortOnError: false,
+    // For the signature guards: a signature is over the bytes as they came.
+    rawBody: true,
   });
-  app.useGlobalPipes(new ValidationPipe({ transform: true, whitelist: true }));
   // Without this, SIGTERM ends the process at once: running sections are cut off and their locks stay until the
   // lease ends.
   app.enableShutdownHooks();

@@ -1,19 +1,18 @@
 import { LockService, isRedisLockError, type Lock } from 'nestjs-redis-lock';
-import { PaymentsService } from '../../sample-app/src/payments/payments.service.js';
 import { ProviderClient } from '../../sample-app/src/payments/provider.client.js';
-import type { PaymentNotificationDto } from '../../sample-app/src/payments/payments.dto.js';
+import { SettlementService } from '../../sample-app/src/payments/settlement.service.js';
 import { startLocks } from '../support/locks.js';
-import { Sample, notification } from './sample-fixture.js';
+import { DATABASES, Sample, notice } from './sample-fixture.js';
 
-describe('the sample: the fence in the database', () => {
+describe.each(DATABASES)('the sample: the fence in %s', (where) => {
   let sample: Sample;
   let locks: LockService;
-  let payments: PaymentsService;
+  let settlement: SettlementService;
 
   beforeAll(async () => {
-    sample = await Sample.start();
+    sample = await Sample.start(where);
     locks = sample.app.get(LockService);
-    payments = sample.app.get(PaymentsService);
+    settlement = sample.app.get(SettlementService);
   });
 
   afterAll(() => sample.stop());
@@ -41,7 +40,7 @@ describe('the sample: the fence in the database', () => {
   }
 
   const settle = (orderId: string, change: object, lock: Lock): Promise<unknown> =>
-    payments.settle(notification(orderId, change) as PaymentNotificationDto, lock).then(
+    settlement.settle(notice(orderId, change), lock).then(
       () => 'paid',
       (error: unknown) => error,
     );
@@ -51,7 +50,7 @@ describe('the sample: the fence in the database', () => {
     const provider = holdAtProvider();
     // Long renewals: the first holder goes on believing, as a process does that was stopped.
     const first = await locks.acquire('lock:order:f1', { ttl: '60s' });
-    const firstDone = settle('f1', { id: 'n1', transactionId: 't1' }, first);
+    const firstDone = settle('f1', { notificationId: 'n1', transactionId: 't1' }, first);
     await provider.arrived(1);
 
     await sample.redis.client().del('lock:order:f1');
@@ -59,7 +58,7 @@ describe('the sample: the fence in the database', () => {
     const other = await startLocks(sample.redis.url);
     const second = await other.locks.acquire('lock:order:f1');
     expect(second.fencingToken).toBeGreaterThan(first.fencingToken);
-    const secondDone = settle('f1', { id: 'n2', transactionId: 't2' }, second);
+    const secondDone = settle('f1', { notificationId: 'n2', transactionId: 't2' }, second);
     await provider.arrived(2);
 
     expect(first.held).toBe(true);
@@ -82,19 +81,34 @@ describe('the sample: the fence in the database', () => {
     const first = await locks.acquire('lock:order:f2', { ttl: '60s' });
     await sample.redis.client().del('lock:order:f2');
     const second = await locks.acquire('lock:order:f2', { reentrant: false });
-    expect(await settle('f2', { id: 'n4', transactionId: 't4' }, second)).toBe('paid');
-    expect(await settle('f2', { id: 'n3', transactionId: 't3' }, first)).toMatchObject({
+    expect(await settle('f2', { notificationId: 'n4', transactionId: 't4' }, second)).toBe('paid');
+    expect(await settle('f2', { notificationId: 'n3', transactionId: 't3' }, first)).toMatchObject({
       response: { code: 'STALE_HOLDER' },
     });
     expect(await sample.refusals('t3')).toEqual([{ reason: 'stale holder' }]);
     await Promise.all([first.release(), second.release()]);
   });
 
+  it('a payment that is committed is answered as such, and replayed, though Redis lost the lock meanwhile', async () => {
+    await sample.pendingOrder('f4');
+    const provider = holdAtProvider();
+    const first = sample.notify(notice('f4'));
+    await provider.arrived(1);
+    await sample.redis.client().del('lock:order:f4');
+    provider.letGo(0);
+    expect((await first).status).toBe(200);
+    const repeat = await sample.notify(notice('f4'));
+    expect({ status: repeat.status, replayed: repeat.headers.get('idempotent-replayed') }).toEqual({
+      status: 200,
+      replayed: 'true',
+    });
+  });
+
   it('a holder that knows of its loss does not write at all', async () => {
     await sample.pendingOrder('f3');
     const provider = holdAtProvider();
     const lock = await locks.acquire('lock:order:f3');
-    const done = settle('f3', { id: 'n5', transactionId: 't5' }, lock);
+    const done = settle('f3', { notificationId: 'n5', transactionId: 't5' }, lock);
     await provider.arrived(1);
     await lock.release();
     provider.letGo(0);

@@ -23,7 +23,7 @@ export class Database {
   ) {}
 
   /** Opens the database and brings its schema up to date. */
-  static async open({ url, file = '.data/sample.db' }: DatabaseSettings): Promise<Database> {
+  static async open({ url, file = '.data/shop.db' }: DatabaseSettings): Promise<Database> {
     const { dialect, description } = url ? dialectOf(url) : embeddedDialect(file);
     const database = new Database(new Kysely<Schema>({ dialect }), description);
     // Two processes that start at once both try: one migrates, the other finds it done.

@@ -1,11 +1,13 @@
-import { Injectable, NotFoundException } from '@nestjs/common';
-import type { Selectable } from 'kysely';
+import { ConflictException, Injectable, NotFoundException } from '@nestjs/common';
+import type { Selectable, Transaction } from 'kysely';
 import { Database } from '../database/database.js';
-import type { OrdersTable, PaymentsTable } from '../database/schema.js';
+import type { JournalTable, OrdersTable, PaymentsTable, Schema } from '../database/schema.js';
 
 export type Order = Selectable<OrdersTable>;
 export type Payment = Selectable<PaymentsTable>;
+export type JournalEntry = Selectable<JournalTable>;
 
+/** Reads orders, and claims them for the holder of their lock, `lock:order:<id>`. */
 @Injectable()
 export class OrdersService {
   constructor(private readonly database: Database) {}
@@ -31,16 +33,38 @@ export class OrdersService {
     );
   }
 
+  /** What was taken from the gates for this order, whether given back since or not. */
+  takenFor(orderId: string): Promise<JournalEntry[]> {
+    return this.database.run((db) =>
+      db.selectFrom('journal').selectAll().where('order_id', '=', orderId).where('amount', '>', 0).execute(),
+    );
+  }
+
   /** The order that an operation has already booked. */
   findByOperation(operationId: string): Promise<Order | undefined> {
     return this.database.run((db) =>
       db
-        .selectFrom('stock_journal')
-        .innerJoin('orders', 'orders.id', 'stock_journal.order_id')
+        .selectFrom('journal')
+        .innerJoin('orders', 'orders.id', 'journal.order_id')
         .selectAll('orders')
-        .where('stock_journal.operation_id', '=', operationId)
+        .where('journal.operation_id', '=', operationId)
         .executeTakeFirst(),
     );
+  }
+
+  /** Those that nobody paid in time, the oldest first. */
+  async overdue(now: Date, limit: number): Promise<string[]> {
+    const rows = await this.database.run((db) =>
+      db
+        .selectFrom('orders')
+        .select('id')
+        .where('status', '=', 'pending')
+        .where('expires_at', '<=', now.toISOString())
+        .orderBy('expires_at')
+        .limit(limit)
+        .execute(),
+    );
+    return rows.map(({ id }) => id);
   }
 
   /**
@@ -67,9 +91,51 @@ export class OrdersService {
     if (!claimed) await this.find(id);
     return claimed;
   }
+
+  /**
+   * Writes to an order that was claimed with this token and is still pending. Thrown inside a transaction, the error
+   * takes everything else in it along.
+   *
+   * @throws StaleHolderError when a later holder has claimed the row, or changed its state.
+   */
+  async write(
+    trx: Transaction<Schema>,
+    { id, fence }: Pick<Order, 'id' | 'fence'>,
+    change: Partial<Pick<Order, 'status' | 'paid_at' | 'cancelled_at' | 'fence'>>,
+  ): Promise<Order> {
+    const written = await trx
+      .updateTable('orders')
+      .set(change)
+      .where('id', '=', id)
+      .where('fence', '=', fence)
+      .where('status', '=', 'pending')
+      .returningAll()
+      .executeTakeFirst();
+    if (!written) throw new StaleHolderError(id);
+    return written;
+  }
 }
 
-const unknownOrder = (id: string): NotFoundException =>
+/** The lock was lost and a later holder is at work: this run must not answer for it. 409, so that it is sent again. */
+export class StaleHolderError extends ConflictException {
+  constructor(orderId: string) {
+    super({
+      statusCode: 409,
+      code: 'STALE_HOLDER',
+      message: `Order ${orderId} was taken over by another run: send this again.`,
+    });
+  }
+}
+
+/** Why an order that is paid or cancelled cannot be paid or cancelled any more. */
+export const notPending = ({ id, status }: Pick<Order, 'id' | 'status'>): ConflictException =>
+  new ConflictException({
+    statusCode: 409,
+    code: status === 'paid' ? 'ORDER_PAID' : 'ORDER_CANCELLED',
+    message: `Order ${id} is ${status} already.`,
+  });
+
+export const unknownOrder = (id: string): NotFoundException =>
   new NotFoundException({
     statusCode: 404,
     code: 'UNKNOWN_ORDER',

@@ -1,8 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { ConflictException, Injectable } from '@nestjs/common';
+import { isRedisLockError } from 'nestjs-redis-lock';
 import { Database } from '../database/database.js';
 import { isCheckViolation, isDuplicate } from '../database/database-errors.js';
 import { RefusedWrites } from '../database/refused-writes.js';
+import { bookTaken, stockGate } from '../gates/gate.js';
+import { GatesService } from '../gates/gates.service.js';
 import { StockService, soldOut } from '../inventory/stock.service.js';
 import { OrdersService, type Order } from './orders.service.js';
 
@@ -16,22 +19,39 @@ export interface OrderRequest {
 /** Turns stock into an order: deduct in Redis, then book in the database. */
 @Injectable()
 export class PlaceOrderService {
+  /** An order that is not paid within this is cancelled, and its units are for sale again. */
+  private readonly unpaidForMs = Number(process.env.ORDER_TTL_SECONDS || 900) * 1_000;
+
   constructor(
     private readonly database: Database,
     private readonly stock: StockService,
+    private readonly gates: GatesService,
     private readonly orders: OrdersService,
     private readonly refused: RefusedWrites,
   ) {}
 
-  async place({ sku, quantity, operationId }: OrderRequest): Promise<Order> {
-    const price = await this.stock.priceOf(sku);
-    const receipt = await this.stock.take(sku, quantity, operationId);
-    if (receipt.replayed) {
+  async place(request: OrderRequest): Promise<Order> {
+    const { sku, quantity, operationId } = request;
+    const { price, merchant_id } = await this.stock.article(sku);
+    if (!(await this.take(request))) {
       // An earlier run took the units: it may have booked them before it died, or not.
       const booked = await this.orders.findByOperation(operationId);
       if (booked) return booked;
     }
-    return this.book({ sku, quantity, operationId }, price * quantity);
+    const now = Date.now();
+    return this.book(operationId, {
+      id: randomUUID(),
+      sku,
+      merchant_id,
+      quantity,
+      amount: price * quantity,
+      status: 'pending',
+      fence: 0,
+      created_at: new Date(now).toISOString(),
+      expires_at: new Date(now + this.unpaidForMs).toISOString(),
+      paid_at: null,
+      cancelled_at: null,
+    });
   }
 
   /** Like {@link place}, but a second order under the same operation id is refused. Call it under a lock. */
@@ -47,29 +67,29 @@ export class PlaceOrderService {
     return this.place(request);
   }
 
-  private async book({ sku, quantity, operationId }: OrderRequest, amount: number): Promise<Order> {
-    const now = new Date().toISOString();
-    const order: Order = {
-      id: randomUUID(),
-      sku,
-      quantity,
-      amount,
-      status: 'pending',
-      fence: 0,
-      created_at: now,
-      paid_at: null,
-    };
-    const journal = { operation_id: operationId, sku, order_id: order.id, quantity, created_at: now };
+  /** False when the operation had been carried out before. */
+  private async take({ sku, quantity, operationId }: OrderRequest): Promise<boolean> {
+    try {
+      const receipt = await this.gates.take({ gate: stockGate(sku), amount: quantity, operationId });
+      return !receipt.replayed;
+    } catch (error) {
+      const isRefused =
+        isRedisLockError(error, 'QUOTA_OPERATION') || isRedisLockError(error, 'QUOTA_EXCEEDED');
+      // It may be booked all the same: given back since, with its order cancelled; or Redis has forgotten that it took,
+      // and sold the rest. The buyer of a booked order must not be told no.
+      if (!isRefused || !(await this.orders.findByOperation(operationId))) throw error;
+      return false;
+    }
+  }
+
+  private async book(operationId: string, order: Order): Promise<Order> {
+    const { id: orderId, sku, quantity: amount } = order;
+    const gate = stockGate(sku);
     try {
       // One transaction: the order, the journal and the count agree at every moment.
       await this.database.transaction(async (trx) => {
-        await trx
-          .updateTable('inventory')
-          .set((row) => ({ sold: row('sold', '+', quantity) }))
-          .where('sku', '=', sku)
-          .execute();
         await trx.insertInto('orders').values(order).execute();
-        await trx.insertInto('stock_journal').values(journal).execute();
+        await bookTaken(trx, { operationId, gate, orderId, amount });
       });
       return order;
     } catch (error) {
@@ -92,7 +112,7 @@ export class PlaceOrderService {
   /** Redis granted more than the database has: the database is right. */
   private async oversold(sku: string, operationId: string): Promise<ConflictException> {
     await this.refused.record(operationId, 'oversell');
-    await this.stock.giveBack(sku, operationId);
+    await this.gates.giveBack({ gate: stockGate(sku), operationId });
     return soldOut(sku);
   }
 }
