@@ -78,7 +78,7 @@ describe.each(PLATFORMS)('start-up warnings on %s', (platform) => {
     const imports = [RedisLockModule.forRoot({ backend: inMemoryBackend() })];
     const app = await startApp(platform, { imports, controllers: [Shop], providers }, options);
     await app.close();
-    return warn.mock.calls.map(([text]) => String(text)).filter((text) => /^Shop/.test(text));
+    return warn.mock.calls.map(([text]) => String(text)).filter((text) => text.startsWith('Shop'));
   }
   const about = (texts: string[], what: RegExp): string[] =>
     texts.filter((text) => what.test(text)).map((text) => text.split(' ')[0]!);

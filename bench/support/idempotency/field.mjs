@@ -62,10 +62,15 @@ export async function openIdempotencyField(redisUrl, connections) {
   };
   const observer = sentCommandsObserver(redisUrl);
   const redis = new Redis(redisUrl);
-  const contenders = CONTENDERS.map(
-    ([name, app, path, repeats, runs]) =>
-      /** @type {Contender} */ ({ name, app, path, repeats, runs, commands: NaN, samples: noSamples() }),
-  );
+  const contenders = CONTENDERS.map(([name, app, path, repeats, runs]) => ({
+    name,
+    app,
+    path,
+    repeats,
+    runs,
+    commands: NaN,
+    samples: noSamples(),
+  }));
   /** @type {string[]} */
   const violations = [];
 

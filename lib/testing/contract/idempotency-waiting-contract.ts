@@ -116,7 +116,7 @@ export function idempotencyWaitingContract({ describe, it }: ContractTestApi, su
       assert.equal(first?.recordKey, pending.recordKey);
       assert.equal(first?.state, 'pending');
       assert.equal(second?.recordKey, done.recordKey);
-      assert.ok(PAYLOAD.equals(second!.payload!));
+      assert.ok(PAYLOAD.equals(second.payload!));
       assert.equal((await listed('idem:b:*'))[0]?.recordKey, done.recordKey);
       assert.deepEqual(await listed('nothing*'), []);
     });
