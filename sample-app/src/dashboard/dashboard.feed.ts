@@ -63,9 +63,15 @@ export class DashboardFeed implements OnModuleInit, OnModuleDestroy {
     });
   }
 
+  /** True when the application is on its way down. */
+  get closed(): boolean {
+    return this.closing.closed;
+  }
+
   /** Open streams are open requests: a server that waits for them would never close. */
   onModuleDestroy(): void {
     this.closing.next();
+    this.closing.unsubscribe();
     this.watching?.unsubscribe();
   }
 

@@ -1,7 +1,18 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { Controller, Get, Header, NotFoundException, Param, Sse, StreamableFile } from '@nestjs/common';
-import { type Observable } from 'rxjs';
+import {
+  Controller,
+  Get,
+  Header,
+  NotFoundException,
+  Param,
+  Res,
+  ServiceUnavailableException,
+  Sse,
+  StreamableFile,
+} from '@nestjs/common';
+import type { Response } from 'express';
+import type { Observable } from 'rxjs';
 import type { DashboardMessage } from './dashboard-message.js';
 import { DashboardFeed } from './dashboard.feed.js';
 
@@ -41,9 +52,19 @@ export class PageController {
     return this.file('index.html');
   }
 
+  /**
+   * A server that closes still answers on the connections that it has, and the page, whose stream has just ended, asks
+   * again on one of them: that one has to go.
+   */
   @Sse('dashboard/events')
-  events(): Observable<DashboardMessage> {
-    return this.feed.messages;
+  events(@Res({ passthrough: true }) response: Response): Observable<DashboardMessage> {
+    if (!this.feed.closed) return this.feed.messages;
+    response.setHeader('Connection', 'close');
+    throw new ServiceUnavailableException({
+      statusCode: 503,
+      code: 'CLOSING',
+      message: 'This process is shutting down.',
+    });
   }
 
   @Get('dashboard/:file')
