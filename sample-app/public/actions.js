@@ -15,12 +15,12 @@ export function startActions() {
   onSubmit('kill', 'kill-holder', () => ({}));
 
   const button = byId('new-order');
-  button.addEventListener('click', () =>
-    busyWhile(button, byId('callback-result'), async () => {
+  button.addEventListener('click', () => {
+    void busyWhile(button, byId('callback-result'), async () => {
       suggestOrder(await post('new-order', {}), { force: true });
       return { text: 'A new order waits for its payment.', tone: 'good' };
-    }),
-  );
+    });
+  });
 }
 
 /** Fills in an order to play with, unless somebody has typed one. */

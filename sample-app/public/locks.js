@@ -36,16 +36,17 @@ export function locksInWords() {
   const waiting = held.locks.reduce((sum, { waitingProcesses }) => sum + waitingProcesses, 0);
   const count = held.locks.length;
   const holds = `${plural(count, 'lock')} ${count === 1 ? 'is' : 'are'} held`;
-  return `${holds}, ${waiting === 0 ? 'nobody waits' : `${plural(waiting, 'process waits', 'processes wait')}`}.`;
+  return `${holds}, ${waitersInWords(waiting)}.`;
 }
+
+const waitersInWords = (count) =>
+  count === 0 ? 'nobody waits' : plural(count, 'process waits', 'processes wait');
 
 function row({ key, fencingToken, remainingMs, waitingProcesses }) {
   longest.set(key, Math.max(remainingMs, longest.get(key) ?? 0));
   const parts = rows.get(key) ?? newRow(key);
   rows.set(key, parts);
-  const waits =
-    waitingProcesses === 0 ? 'nobody waits' : plural(waitingProcesses, 'process waits', 'processes wait');
-  parts.state.textContent = `${formatMs(remainingMs)} of the lease left, ${waits}`;
+  parts.state.textContent = `${formatMs(remainingMs)} of the lease left, ${waitersInWords(waitingProcesses)}`;
   parts.token.textContent = fencingToken === undefined ? '' : `fencing token ${fencingToken}`;
   parts.fill.style.width = `${Math.round((100 * remainingMs) / Math.max(1, longest.get(key)))}%`;
   parts.item.dataset.waiting = String(waitingProcesses > 0);

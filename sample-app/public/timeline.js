@@ -187,8 +187,8 @@ function inWords(list, lanes, overlaps) {
 }
 
 /**
- * The locks with the latest news, those with an overlap before all others. Of many of a kind with one section each (one
- * per buyer, say) only the number is told: no two of them exclude each other.
+ * The locks with the latest news, those with an overlap before all others. Of a crowd, as of buyers who each have a lock
+ * of their own, only the number is told: no two of them exclude each other.
  */
 function worthShowing(locks) {
   const last = (key) => locks.get(key).at(-1).endedAt;
@@ -198,12 +198,19 @@ function worthShowing(locks) {
   const crowds = [];
   const candidates = [];
   for (const [family, keys] of families) {
-    const single = keys.filter((key) => locks.get(key).length === 1);
-    if (single.length >= CROWD) crowds.push({ family, keys: single });
-    const rest = single.length >= CROWD ? keys.filter((key) => !single.includes(key)) : keys;
-    candidates.push(...rest.sort(latestFirst).slice(0, MOST_PER_FAMILY));
+    const crowd = crowdOf(keys, locks);
+    if (crowd.size > 0) crowds.push({ family, keys: [...crowd] });
+    const others = keys.filter((key) => !crowd.has(key));
+    candidates.push(...others.sort(latestFirst).slice(0, MOST_PER_FAMILY));
   }
   return { shown: candidates.sort(latestFirst).slice(0, MOST_BLOCKS), crowds: crowds.slice(-MOST_CROWDS) };
+}
+
+/** Many locks of a kind, held once each, at the same time. */
+function crowdOf(keys, locks) {
+  const single = keys.flatMap((key) => (locks.get(key).length === 1 ? locks.get(key) : []));
+  const together = new Set(overlapsOf(single).flatMap(({ sections }) => sections.map(({ key }) => key)));
+  return together.size >= CROWD ? together : new Set();
 }
 
 function drawTable() {

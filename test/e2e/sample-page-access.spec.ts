@@ -10,7 +10,10 @@ describe('the sample: the page for everybody, and where it is not wanted', () =>
     fixture = await PageFixture.start();
   }, LAUNCH_LIMIT_MS);
 
-  afterAll(() => fixture?.stop());
+  afterAll(async () => {
+    await fixture?.stop();
+    await fixture?.browser.close();
+  });
 
   it('is used with the keyboard, read by a screen reader, and still when asked to be', async () => {
     const robot = await fixture.open(await fixture.shop(), { reducedMotion: 'reduce' });

@@ -28,12 +28,15 @@ export class PageFixture {
   ) {}
 
   static async start(): Promise<PageFixture> {
-    const browser = await launchChromium();
+    return PageFixture.withBrowser(await launchChromium());
+  }
+
+  /** With a Redis and a database of its own; the browser is closed by whoever opened it. */
+  static async withBrowser(browser: Browser): Promise<PageFixture> {
     return new PageFixture(await RedisServer.start(), browser, mkdtempSync(join(tmpdir(), 'sample-page-')));
   }
 
   async stop(): Promise<void> {
-    await this.browser.close();
     await Promise.all(this.children.map((child) => child.kill()));
     await this.redis.stop();
     rmSync(this.folder, { recursive: true, force: true });
@@ -66,6 +69,8 @@ export class PageFixture {
     const robot = new PageRobot(page);
     await page.goto(url);
     await robot.says('#connection', 'Live');
+    // The first news is there: from now on fields are filled by nobody else.
+    await robot.says('#where', 'Seen from');
     return robot;
   }
 }
@@ -105,27 +110,35 @@ export class PageRobot {
 
   /** Resolves with the new order's id, which then stands in the form. */
   async newOrder(): Promise<string> {
-    const field = this.page.getByLabel('Order', { exact: true });
-    const before = await field.inputValue();
-    await this.press('New order');
-    return waitFor(
-      async () => {
-        const now = await field.inputValue();
-        return now !== before && now;
-      },
-      { timeoutMs: LIMIT_MS, what: 'the new order' },
-    );
+    await this.result('New order', 'callback');
+    return this.page.getByLabel('Order', { exact: true }).inputValue();
   }
 
   /** Resolves when the text of the element matches. */
   async says(selector: string, text: string | RegExp): Promise<string> {
     const element = this.page.locator(selector).filter({ hasText: text }).first();
-    await element.waitFor({ state: 'attached' });
+    try {
+      await element.waitFor({ state: 'attached' });
+    } catch (cause) {
+      const instead = await this.page.locator('main').innerText();
+      throw new Error(`${selector} does not say ${text}; the page says:\n${instead}`, { cause });
+    }
     return (await element.textContent()) ?? '';
   }
 
   count(outcome: 'in' | 'taken' | 'replayed' | 'refused'): Promise<number> {
     return this.page.locator(`#count-${outcome}`).textContent().then(Number);
+  }
+
+  /** Resolves when the page has drawn itself for this width. */
+  async resize(width: number): Promise<void> {
+    await this.page.setViewportSize({ width, height: 800 });
+    // What observes the size is told in the first frame, and draws in the next.
+    await this.page.evaluate(async () => {
+      for (let frames = 0; frames < 3; frames += 1) {
+        await new Promise((resolve) => requestAnimationFrame(resolve));
+      }
+    });
   }
 
   scrollsSideways(): Promise<boolean> {

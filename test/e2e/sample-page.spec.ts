@@ -20,7 +20,10 @@ describe('the sample: the page', () => {
     neighbour = await fixture.shop();
   }, LAUNCH_LIMIT_MS);
 
-  afterAll(() => fixture?.stop());
+  afterAll(async () => {
+    await fixture?.stop();
+    await fixture?.browser.close();
+  });
 
   beforeEach(async () => {
     robot = await fixture.open(shop);
@@ -202,8 +205,8 @@ describe('the sample: the page', () => {
   ] as const)('at %i pixels, %s', (width, colorScheme) => {
     it('is not blank, and nothing sticks out', async () => {
       const { page } = robot;
-      await page.setViewportSize({ width, height: 800 });
       await page.emulateMedia({ colorScheme });
+      await robot.resize(width);
       await robot.newOrder();
       await robot.result('Send this callback 5 times', 'callback');
       await robot.says('#timeline .block', 'section');
@@ -219,7 +222,7 @@ describe('the sample: the page', () => {
 
   it('looks as the README shows it', async () => {
     // A shop of its own: the pictures show a short and tidy story.
-    const own = await PageFixture.start();
+    const own = await PageFixture.withBrowser(fixture.browser);
     try {
       const seen = await own.open(await own.shop());
       await seen.result('Send this callback 5 times', 'callback');
@@ -231,18 +234,17 @@ describe('the sample: the page', () => {
         [1280, undefined],
         [360, 1_500],
       ] as const) {
-        await seen.page.setViewportSize({ width, height: 800 });
-        await seen.page.waitForTimeout(500);
+        await seen.resize(width);
         const options = height === undefined ? {} : { clip: { x: 0, y: 0, width, height } };
         const png = await seen.page.screenshot({ fullPage: true, animations: 'disabled', ...options });
-        expect((await look(own.browser, png)).blank).toBeLessThan(0.95);
+        expect((await look(fixture.browser, png)).blank).toBeLessThan(0.95);
         const file = resolve(IMAGES, `sample-page-${width}.png`);
         if (process.env.UPDATE_SCREENSHOTS === '1') {
           mkdirSync(IMAGES, { recursive: true });
           writeFileSync(file, png);
         }
         expect(existsSync(file)).toBe(true);
-        expect((await look(own.browser, readFileSync(file))).width).toBe(width);
+        expect((await look(fixture.browser, readFileSync(file))).width).toBe(width);
       }
     } finally {
       await own.stop();
