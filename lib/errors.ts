@@ -288,13 +288,10 @@ export class QuotaNotFoundError extends RedisLockError {
 export class QuotaOperationError extends RedisLockError {
   readonly code = 'QUOTA_OPERATION';
   readonly operationId: string;
-  /** True: it is refunded, or closed by a refund before it took anything; false: it took another amount. */
-  readonly refunded: boolean;
 
-  constructor(key: string, operationId: string, message: string, refunded = false) {
+  constructor(key: string, operationId: string, message: string) {
     super(message, { keys: key });
     this.operationId = operationId;
-    this.refunded = refunded;
   }
 }
 

@@ -44,7 +44,6 @@ export function failure(
         reply.amount === 0
           ? `A refund closed the operation ${id} before it took anything: a new operation needs a new id.`
           : `The operation ${id} was refunded: a new operation needs a new id.`,
-        true,
       );
     case 'unusable':
       return new StoreUnavailableError(

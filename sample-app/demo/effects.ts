@@ -1,4 +1,5 @@
 import { Database, type DatabaseSettings } from '../src/database/database.js';
+import { quotaGate, stockGate } from '../src/gates/gate.js';
 import type { Scenario } from './scenario.js';
 
 /** What took effect, as the database tells it. */
@@ -8,14 +9,19 @@ export interface Effects {
   paidTwice: number;
   /** How often the callback's handler ran. */
   handlerRuns: number;
-  /** Units that orders were made for. */
+  /** Units that orders have, without the cancelled ones. */
   sold: number;
+  /** What the merchant was charged, by the merchant's row and by the journal. */
+  quota: { granted: number; spent: number; journaled: number };
   /** What the constraints and the fence had to stop, by its reference. */
-  refused: { reference: string; reason: string }[];
+  refused: { reference: string; reason: string; created_at: string }[];
 }
 
 /** Reads through a connection of its own: what the senders and the processes believe does not count. */
-export async function readEffects(settings: DatabaseSettings, { run, sku }: Scenario): Promise<Effects> {
+export async function readEffects(
+  settings: DatabaseSettings,
+  { run, sku, merchantId }: Scenario,
+): Promise<Effects> {
   const database = await Database.open(settings);
   try {
     return await database.run(async (db) => {
@@ -36,17 +42,26 @@ export async function readEffects(settings: DatabaseSettings, { run, sku }: Scen
         .select('id')
         .where('order_id', 'like', ofThisRun)
         .execute();
-      const units = await db.selectFrom('stock_journal').select('quantity').where('sku', '=', sku).execute();
+      const { granted, spent } = await db
+        .selectFrom('merchants')
+        .selectAll()
+        .where('id', '=', merchantId)
+        .executeTakeFirstOrThrow();
+      const journaled = async (gate: string): Promise<number> => {
+        const rows = await db.selectFrom('journal').select('amount').where('gate', '=', gate).execute();
+        return rows.reduce((sum, { amount }) => sum + amount, 0);
+      };
       const refused = await db
         .selectFrom('refused_writes')
-        .select(['reference', 'reason'])
+        .select(['reference', 'reason', 'created_at'])
         .where('reference', 'like', `%-${run}-%`)
         .execute();
       return {
         ordersPaid: paid.length,
         paidTwice: countRepeated(payments.map(({ order_id }) => order_id)),
         handlerRuns: runs.length,
-        sold: units.reduce((sum, { quantity }) => sum + quantity, 0),
+        sold: await journaled(stockGate(sku)),
+        quota: { granted, spent, journaled: await journaled(quotaGate(merchantId)) },
         refused,
       };
     });

@@ -5,12 +5,14 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Database, type DatabaseSettings } from '../src/database/database.js';
 import { openRedisSource, type RedisSource } from '../src/redis/redis-source.js';
+import { cancelOrders, reconcile, sellAgain } from './aftermath.js';
 import { readEffects } from './effects.js';
 import { parseDemoOptions, type DemoOptions } from './options.js';
 import { Progress, print, printTable } from './report.js';
 import { SampleProcess } from './sample-process.js';
 import { planScenario, prepareDatabase, type Scenario } from './scenario.js';
-import { newTally, Sender, type Answer, type Message } from './sender.js';
+import { Rewind } from './rewind.js';
+import { inParallel, newTally, Sender, type Answer, type Message } from './sender.js';
 import { judge, type Outcome } from './verdict.js';
 
 const DOWN_FOR_MS = 500;
@@ -45,10 +47,13 @@ async function demonstrate(
   try {
     await Promise.all(processes.map((one) => one.start()));
     print(`Running: ${processes.map(({ name, pid, url }) => `${name} (pid ${pid}) at ${url}`).join(', ')}.`);
+    const sent = await runScenario(options, scenario, processes, redis);
+    const [first] = processes;
     const outcome: Outcome = {
       backend: redis.kind,
-      ...(await runScenario(options, scenario, processes)),
-      remaining: await remainingInRedis(processes[0]!, scenario),
+      ...sent,
+      remaining: await remainingInRedis(`${first!.url}/inventory/${scenario.sku}`),
+      quotaRemaining: await remainingInRedis(`${first!.url}/merchants/${scenario.merchantId}`),
       effects: await readEffects(settings, scenario),
     };
     const { verdict, faults } = judge(options, outcome);
@@ -73,36 +78,75 @@ function sampleProcesses(
   return names.map((name) => new SampleProcess(name, env, options.withoutModule));
 }
 
-type Sent = Pick<Outcome, 'tally' | 'unanswered' | 'served' | 'underWayAtKill'>;
+type Sent = Omit<Outcome, 'backend' | 'remaining' | 'quotaRemaining' | 'effects'>;
 
-/** Callbacks first, buyers from a third of them on, the kill at half: it hits both. */
+/** Callbacks and buyers at the same time, then cancellations, the reconciliation, and the cancelled units again. */
 async function runScenario(
   options: DemoOptions,
   scenario: Scenario,
   processes: SampleProcess[],
+  redis: RedisSource,
 ): Promise<Sent> {
   const tally = newTally();
   const sender = new Sender(processes, tally);
+  const { orders, ...rush } = await runRush(options, scenario, processes, sender, redis);
+  const { cancelled, unanswered } = await cancelOrders(orders, options, sender);
+  // Without locks there is no fencing token to keep a reconciliation's report under.
+  const reconciled = options.withoutModule ? null : await reconcile(processes[0]!);
+  const again = await sellAgain(scenario, cancelled, options, sender);
+  return {
+    ...rush,
+    tally,
+    cancelled,
+    reconciled,
+    served: orders.length + again.served,
+    unanswered: rush.unanswered + unanswered + again.unanswered,
+  };
+}
+
+interface Rush {
+  /** The buyers' orders. */
+  orders: string[];
+  unanswered: number;
+  underWayAtKill: Set<string>;
+  rewoundAt: Date | undefined;
+}
+
+/** Callbacks first; buyers from a third of them on, and Redis is rewound under them; the kill at half hits both. */
+async function runRush(
+  options: DemoOptions,
+  scenario: Scenario,
+  processes: SampleProcess[],
+  sender: Sender,
+  redis: RedisSource,
+): Promise<Rush> {
   const progress = new Progress(options);
+  const server = redis.kind === 'redis' && !options.withoutModule ? redis.server : undefined;
+  let disasters: Promise<void> = Promise.resolve();
+  const oneAtATime = (disaster: () => Promise<void>): Promise<void> => (disasters = disasters.then(disaster));
+  const rewind = new Rewind(server, options, progress, oneAtATime);
   const underWayAtKill = new Set<string>();
   const total = scenario.callbacks.length;
+  const orders: string[] = [];
   let unanswered = 0;
-  let served = 0;
   let buying: Promise<void> | undefined;
   let killing: Promise<void> | undefined;
 
   const buy = async (message: Message): Promise<void> => {
     const answer = await sender.deliver(message, isBuyersAnswer);
     if (!answer) unanswered += 1;
-    if (answer?.status === 201) served += 1;
+    if (answer?.status === 201) orders.push(answer.id!);
     progress.buyers += 1;
+    rewind.advance(orders.length);
   };
+  const kill = (victim: SampleProcess): Promise<void> =>
+    oneAtATime(() => killAndRestart(victim, underWayAtKill, progress));
   const notify = async (message: Message): Promise<void> => {
     if (!(await sender.deliver(message, ({ status }) => status === 200))) unanswered += 1;
     progress.callbacks += 1;
     if (progress.callbacks >= total / 3) buying ??= inParallel(scenario.buyers, options.atOnce, buy);
     if (progress.callbacks >= total / 2 && processes[1]) {
-      killing ??= killAndRestart(processes[1], underWayAtKill, progress);
+      killing ??= kill(processes[1]);
       // Awaited below; until then a failed restart must not end the demo without its clean-up.
       killing.catch(() => undefined);
     }
@@ -110,11 +154,12 @@ async function runScenario(
   try {
     await inParallel(scenario.callbacks, options.atOnce, notify);
     await buying;
+    await rewind.done();
     await killing;
   } finally {
     progress.stop();
   }
-  return { tally, unanswered, served, underWayAtKill };
+  return { orders, unanswered, underWayAtKill, rewoundAt: rewind.at };
 }
 
 async function killAndRestart(
@@ -133,23 +178,10 @@ async function killAndRestart(
 
 /** A unit, or the news that none is left. Anything else is asked again, with the same request id. */
 const isBuyersAnswer = ({ status, code }: Answer): boolean =>
-  status === 201 || code === 'QUOTA_EXCEEDED' || code === 'SOLD_OUT';
+  status === 201 || code === 'QUOTA_EXCEEDED' || code === 'SOLD_OUT' || code === 'QUOTA_OPERATION';
 
-async function inParallel(
-  messages: Message[],
-  atOnce: number,
-  send: (message: Message) => Promise<void>,
-): Promise<void> {
-  const queue = messages.values();
-  await Promise.all(
-    Array.from({ length: atOnce }, async () => {
-      for (const message of queue) await send(message);
-    }),
-  );
-}
-
-async function remainingInRedis({ url }: SampleProcess, { sku }: Scenario): Promise<number | null> {
-  const response = await fetch(`${url}/inventory/${sku}`);
+async function remainingInRedis(url: string): Promise<number | null> {
+  const response = await fetch(url);
   return ((await response.json()) as { remaining: number | null }).remaining;
 }
 

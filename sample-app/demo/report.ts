@@ -38,9 +38,9 @@ export class Progress {
 export function printTable(
   options: DemoOptions,
   verdict: Verdict,
-  { tally, served, remaining }: Outcome,
+  { tally, served, cancelled, remaining }: Outcome,
 ): void {
-  const rows: [sent: string, count: number, effect: string, count: number | null][] = [
+  const rows: [sent: string, count: number | null, effect: string, count: number | null][] = [
     ['orders that wait for payment', options.orders, 'orders paid', verdict.ordersPaid],
     [
       `their callbacks, each ${options.deliveries} times`,
@@ -55,6 +55,9 @@ export function printTable(
     ['buyers', options.buyers, 'units sold', verdict.sold],
     ['units in stock', verdict.units, 'units oversold', verdict.oversold],
     ['buyers told yes', served, 'units left in Redis', remaining],
+    ['orders cancelled', cancelled, 'charged to the merchant', verdict.quotaSpent],
+    ['', null, 'differences found in Redis', verdict.differencesFound],
+    ['', null, 'left after the repair', verdict.differencesAfterRepair],
   ];
   const line = (sent: string, count: string, effect: string, result: string): string =>
     `  ${sent.padEnd(36)}${count.padStart(6)}   ${effect.padEnd(32)}${result.padStart(6)}`.trimEnd();
@@ -62,7 +65,7 @@ export function printTable(
   print(line('sent', '', 'took effect (from the database)', ''));
   print(`  ${'-'.repeat(42)}   ${'-'.repeat(38)}`);
   for (const [sent, count, effect, result] of rows) {
-    print(line(sent, String(count), effect, result === null ? '' : String(result)));
+    print(line(sent, String(count ?? ''), effect, String(result ?? '')));
   }
   print();
 }

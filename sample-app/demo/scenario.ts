@@ -1,4 +1,7 @@
 import { Database } from '../src/database/database.js';
+import type { PaymentProvider } from '../src/database/schema.js';
+import { HOT_MERCHANT, bookTaken, stockGate } from '../src/gates/gate.js';
+import { signedNotice } from '../src/payments/sample-provider.js';
 import type { DemoOptions } from './options.js';
 import type { Message } from './sender.js';
 
@@ -6,67 +9,99 @@ import type { Message } from './sender.js';
 export interface Scenario {
   run: string;
   sku: string;
+  merchantId: string;
   callbacks: Message[];
   buyers: Message[];
 }
 
 const PRICE = 1_990;
+const AN_HOUR_MS = 3_600_000;
+
+/** The three entry points that charge one merchant: the web shop, the mini-program, the open API. */
+const PROVIDERS: readonly PaymentProvider[] = ['stripe', 'wechat', 'open-api'];
 
 export function planScenario(run: string, { orders, deliveries, buyers }: DemoOptions): Scenario {
   const sku = `sku-${run}`;
-  const notifications = Array.from({ length: orders }, (_, n): Message => {
-    const transactionId = `transaction-${run}-${n}`;
-    return {
-      path: '/payments/callback',
-      body: { id: `notification-${run}-${n}`, orderId: orderId(run, n), transactionId, amount: PRICE },
-      reference: transactionId,
-    };
-  });
+  const merchantId = `${HOT_MERCHANT}${run}`;
+  const numbers = Array.from({ length: orders }, (_, n) => n);
   return {
     run,
     sku,
-    callbacks: shuffled(Array.from({ length: deliveries }, () => notifications).flat()),
-    buyers: Array.from({ length: buyers }, (_, n): Message => {
-      const requestId = `buyer-${run}-${n}`;
-      return {
-        path: `/inventory/${sku}/deduct`,
-        body: { quantity: 1 },
-        headers: { 'x-request-id': requestId },
-        reference: `deduct:${requestId}`,
-      };
-    }),
+    merchantId,
+    // Each delivery is signed for itself, as providers do.
+    callbacks: shuffled(
+      Array.from({ length: deliveries }, () => numbers.map((n) => delivery(run, n, merchantId))).flat(),
+    ),
+    buyers: Array.from({ length: buyers }, (_, n) => purchase(sku, `buyer-${run}-${n}`)),
   };
 }
 
-/** The orders that wait for their payment, and the article that everybody wants. */
+function delivery(run: string, n: number, merchantId: string): Message {
+  const transactionId = `transaction-${run}-${n}`;
+  const signed = signedNotice({
+    provider: PROVIDERS[n % PROVIDERS.length]!,
+    notificationId: `notification-${run}-${n}`,
+    orderId: orderId(run, n),
+    transactionId,
+    amount: PRICE,
+    merchantId,
+  });
+  return { ...signed, reference: transactionId };
+}
+
+/** One unit for one buyer. */
+export const purchase = (sku: string, requestId: string): Message => ({
+  path: `/inventory/${sku}/deduct`,
+  body: JSON.stringify({ quantity: 1 }),
+  headers: { 'Content-Type': 'application/json', 'X-Request-Id': requestId },
+  reference: `deduct:${requestId}`,
+});
+
+export const cancellation = (id: string): Message => ({
+  path: `/orders/${id}/cancel`,
+  body: '',
+  headers: {},
+  reference: `cancel:${id}`,
+});
+
+/** The orders that wait for their payment, their merchant's prepaid quota, and the article that everybody wants. */
 export async function prepareDatabase(
   database: Database,
-  { run, sku }: Scenario,
+  { run, sku, merchantId }: Scenario,
   options: DemoOptions,
 ): Promise<void> {
-  const prepaid = `prepaid-${run}`;
-  const created_at = new Date().toISOString();
+  const waiting = `waiting-${run}`;
+  const now = Date.now();
   await database.transaction(async (trx) => {
+    await trx
+      .insertInto('merchants')
+      .values({ id: merchantId, granted: options.orders, opened_at: null })
+      .execute();
     await trx
       .insertInto('inventory')
       .values([
-        { sku, price: PRICE, stock: options.units },
-        { sku: prepaid, price: PRICE, stock: options.orders },
+        { sku, merchant_id: merchantId, price: PRICE, stock: options.units, opened_at: null },
+        { sku: waiting, merchant_id: merchantId, price: PRICE, stock: options.orders, opened_at: null },
       ])
       .execute();
     for (let n = 0; n < options.orders; n += 1) {
+      const id = orderId(run, n);
       await trx
         .insertInto('orders')
         .values({
-          id: orderId(run, n),
-          sku: prepaid,
+          id,
+          sku: waiting,
+          merchant_id: merchantId,
           quantity: 1,
           amount: PRICE,
           status: 'pending',
-          created_at,
+          created_at: new Date(now).toISOString(),
+          expires_at: new Date(now + AN_HOUR_MS).toISOString(),
           paid_at: null,
+          cancelled_at: null,
         })
         .execute();
+      await bookTaken(trx, { operationId: `order:${id}`, gate: stockGate(waiting), orderId: id, amount: 1 });
     }
   });
 }

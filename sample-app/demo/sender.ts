@@ -7,8 +7,8 @@ const REQUEST_TIMEOUT_MS = 10_000;
 
 export interface Message {
   path: string;
-  body: object;
-  headers?: Record<string, string>;
+  body: string;
+  headers: Record<string, string>;
   /** What the database would call it in a refusal. */
   reference: string;
 }
@@ -16,6 +16,8 @@ export interface Message {
 export interface Answer {
   status: number;
   code?: string;
+  /** The order's, where an order was answered. */
+  id?: string;
 }
 
 /** What the senders saw from outside. */
@@ -64,13 +66,13 @@ export class Sender {
     try {
       const response = await fetch(target.url + path, {
         method: 'POST',
-        headers: { 'content-type': 'application/json', ...headers },
-        body: JSON.stringify(body),
+        headers,
+        ...(body ? { body } : {}),
         signal: AbortSignal.timeout(REQUEST_TIMEOUT_MS),
       });
-      const { code } = (await response.json()) as { code?: string };
-      this.count(response, code);
-      return { status: response.status, code };
+      const answer = (await response.json()) as { code?: string; id?: string; received?: boolean };
+      this.count(response, answer);
+      return { status: response.status, code: answer.code, id: answer.id };
     } catch {
       this.tally.brokenConnections += 1;
       return undefined;
@@ -79,9 +81,28 @@ export class Sender {
     }
   }
 
-  private count({ status, headers }: Response, code: string | undefined): void {
+  private count(
+    { status, headers }: Response,
+    { code, received }: { code?: string; received?: boolean },
+  ): void {
+    // Each provider's own shape of "the first delivery is still at work".
+    const isInFlight = code === 'FAIL' || received === false || code === 'IDEMPOTENCY_IN_PROGRESS';
     if (headers.get('idempotent-replayed') === 'true') this.tally.replayed += 1;
-    else if (code === 'IN_PROGRESS' || code === 'IDEMPOTENCY_IN_PROGRESS') this.tally.rejectedInFlight += 1;
+    else if (status === 409 && isInFlight) this.tally.rejectedInFlight += 1;
     else if (status >= 500 || code?.startsWith('LOCK_')) this.tally.otherRetries += 1;
   }
+}
+
+/** Sends them all, so many at the same moment. */
+export async function inParallel(
+  messages: readonly Message[],
+  atOnce: number,
+  send: (message: Message) => Promise<void>,
+): Promise<void> {
+  const queue = messages.values();
+  await Promise.all(
+    Array.from({ length: atOnce }, async () => {
+      for (const message of queue) await send(message);
+    }),
+  );
 }

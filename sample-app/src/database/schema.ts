@@ -77,6 +77,8 @@ export interface GrantsTable {
   gate: string;
   amount: number;
   created_at: string;
+  /** When Redis had it, too; null while it may not. */
+  applied_at: string | null;
 }
 
 /** One row for everything that was taken from one of Redis' gates or given back, in the order's own transaction. */

@@ -20,12 +20,18 @@ export class FaultFilter extends BaseExceptionFilter {
     const fault = this.withCode(exception);
     const response = host.switchToHttp().getResponse<Response>();
     response.locals.fault = codeOf(fault) ?? 'INTERNAL';
+    // oxlint-disable-next-line promise/valid-params -- a filter's method, not a promise's
     super.catch(fault, host);
   }
 
   private withCode(exception: unknown): unknown {
     if (exception instanceof HttpException) {
-      return codeOf(exception) === undefined ? coded(exception.getStatus(), exception.message) : exception;
+      if (codeOf(exception) !== undefined) return exception;
+      return coded(
+        exception.getStatus(),
+        exception.message,
+        isMalformed(exception) ? 'MALFORMED_BODY' : undefined,
+      );
     }
     // The body parser's errors: too large, an unknown encoding, an aborted request.
     return this.isHttpError(exception) ? coded(exception.statusCode, exception.message ?? '') : exception;
@@ -38,5 +44,9 @@ function codeOf(exception: unknown): string | undefined {
   return typeof body.code === 'string' ? body.code : undefined;
 }
 
-const coded = (statusCode: number, message: string): HttpException =>
-  new HttpException({ statusCode, code: CODES[statusCode] ?? `HTTP_${statusCode}`, message }, statusCode);
+/** Nest turns the body parser's SyntaxError into a 400 of its own. */
+const isMalformed = (exception: HttpException): boolean =>
+  exception.getStatus() === 400 && exception.message.includes('JSON');
+
+const coded = (statusCode: number, message: string, code = CODES[statusCode]): HttpException =>
+  new HttpException({ statusCode, code: code ?? `HTTP_${statusCode}`, message }, statusCode);

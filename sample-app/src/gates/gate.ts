@@ -58,19 +58,36 @@ export function bookReturned(trx: Transaction<Schema>, operation: Operation): Pr
   });
 }
 
-/** Books an addition to what there is to take. Its row's primary key lets that happen once. */
+/**
+ * Books an addition to what there is to take. Its row's primary key lets that happen once.
+ *
+ * @returns whether Redis still has to get it.
+ */
 export async function bookGrant(
   trx: Transaction<Schema>,
   { operationId, gate, amount }: Omit<Operation, 'orderId'>,
-): Promise<void> {
+): Promise<boolean> {
   const { kind, id } = parseGate(gate);
   const added = await trx
     .insertInto('grants')
-    .values({ operation_id: operationId, gate, amount, created_at: new Date().toISOString() })
+    .values({
+      operation_id: operationId,
+      gate,
+      amount,
+      created_at: new Date().toISOString(),
+      applied_at: null,
+    })
     .onConflict((known) => known.doNothing())
     .returning('operation_id')
     .executeTakeFirst();
-  if (!added) return;
+  if (!added) {
+    const known = await trx
+      .selectFrom('grants')
+      .select('applied_at')
+      .where('operation_id', '=', operationId)
+      .executeTakeFirstOrThrow();
+    return known.applied_at === null;
+  }
   if (kind === 'stock') {
     await trx
       .updateTable('inventory')
@@ -84,6 +101,7 @@ export async function bookGrant(
       .where('id', '=', id)
       .execute();
   }
+  return true;
 }
 
 export const returnOf = (operationId: string): string => `return:${operationId}`;
@@ -94,6 +112,15 @@ async function book(
   { operationId, gate, orderId, amount }: Operation,
 ): Promise<void> {
   const { kind, id } = parseGate(gate);
+  // First: an operation that is booked already is told as that, and not as one that there is too little for.
+  const row = {
+    operation_id: operationId,
+    gate,
+    order_id: orderId,
+    amount,
+    created_at: new Date().toISOString(),
+  };
+  await trx.insertInto('journal').values(row).execute();
   if (kind === 'stock') {
     await trx
       .updateTable('inventory')
@@ -107,12 +134,4 @@ async function book(
       .where('id', '=', id)
       .execute();
   }
-  const row = {
-    operation_id: operationId,
-    gate,
-    order_id: orderId,
-    amount,
-    created_at: new Date().toISOString(),
-  };
-  await trx.insertInto('journal').values(row).execute();
 }

@@ -1,11 +1,5 @@
 import { Injectable, type OnApplicationBootstrap } from '@nestjs/common';
-import {
-  QuotaExceededError,
-  QuotaService,
-  isRedisLockError,
-  type QuotaOperationError,
-  type QuotaReceipt,
-} from 'nestjs-redis-lock';
+import { QuotaExceededError, QuotaService, isRedisLockError, type QuotaReceipt } from 'nestjs-redis-lock';
 import { ActivityService } from '../activity/activity.service.js';
 import { Database } from '../database/database.js';
 import { bookGrant, parseGate, type Gate, type Operation } from './gate.js';
@@ -77,24 +71,46 @@ export class GatesService implements OnApplicationBootstrap {
    * The article or the merchant must exist.
    */
   async grow(key: string, amount: number, operationId: string): Promise<void> {
-    await this.database.transaction((trx) => bookGrant(trx, { operationId, gate: key, amount }));
-    const gate = await this.find(key);
-    if (gate && !(await this.open(gate))) await this.quotas.grant(key, amount, { operationId });
+    const isDue = await this.database.transaction((trx) =>
+      bookGrant(trx, { operationId, gate: key, amount }),
+    );
+    const gate = isDue ? await this.find(key) : undefined;
+    if (!gate) return;
+    // A quota that is made from the database has it already; and the reconciliation finds what a crash leaves here.
+    if (!(await this.open(gate))) await this.quotas.grant(key, amount, { operationId });
+    const applied_at = new Date().toISOString();
+    await this.database.run((db) =>
+      db.updateTable('grants').set({ applied_at }).where('operation_id', '=', operationId).execute(),
+    );
     this.tell(key);
   }
 
   /**
    * Whether Redis knows that an operation took something. The question is a deduction of more than there can be, under
-   * the same id: it takes nothing and leaves nothing, but a known id is answered as such.
+   * the same id: it takes nothing and leaves nothing, but a known id is answered as such. Of a known one the same
+   * deduction again tells the rest: it is answered with the first receipt, or that it was given back.
    */
-  async stateOf(key: string, operationId: string): Promise<'taken' | 'given-back' | 'unknown'> {
+  async stateOf({ gate, operationId, amount }: Operation): Promise<'taken' | 'given-back' | 'unknown'> {
+    if (!(await this.isKnown(gate, operationId))) return 'unknown';
+    try {
+      const { replayed } = await this.quotas.deduct(gate, amount, { operationId });
+      if (replayed) return 'taken';
+    } catch (error) {
+      if (isRedisLockError(error, 'QUOTA_OPERATION')) return 'given-back';
+      throw error;
+    }
+    // Forgotten between the two questions, so this was no question: it took.
+    await this.quotas.refund(gate, operationId);
+    return 'given-back';
+  }
+
+  private async isKnown(key: string, operationId: string): Promise<boolean> {
     try {
       await this.quotas.deduct(key, Number.MAX_SAFE_INTEGER, { operationId });
     } catch (error) {
-      if (isRedisLockError(error, 'QUOTA_OPERATION'))
-        return (error as QuotaOperationError).refunded ? 'given-back' : 'taken';
+      if (isRedisLockError(error, 'QUOTA_OPERATION')) return true;
       if (isRedisLockError(error, 'QUOTA_EXCEEDED') || isRedisLockError(error, 'QUOTA_NOT_FOUND'))
-        return 'unknown';
+        return false;
       throw error;
     }
     throw new Error(`${key} had room for more than there can be: ${operationId} took it all`);

@@ -73,9 +73,11 @@ export class PlaceOrderService {
       const receipt = await this.gates.take({ gate: stockGate(sku), amount: quantity, operationId });
       return !receipt.replayed;
     } catch (error) {
-      // Given back since, with its order cancelled: a repeat is told of that order.
-      if (!isRedisLockError(error, 'QUOTA_OPERATION') || !(await this.orders.findByOperation(operationId)))
-        throw error;
+      const isRefused =
+        isRedisLockError(error, 'QUOTA_OPERATION') || isRedisLockError(error, 'QUOTA_EXCEEDED');
+      // It may be booked all the same: given back since, with its order cancelled; or Redis has forgotten that it took,
+      // and sold the rest. The buyer of a booked order must not be told no.
+      if (!isRefused || !(await this.orders.findByOperation(operationId))) throw error;
       return false;
     }
   }

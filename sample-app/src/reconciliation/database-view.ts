@@ -1,6 +1,6 @@
 import { sql } from 'kysely';
 import type { Database } from '../database/database.js';
-import type { Gate } from '../gates/gate.js';
+import type { Gate, Operation } from '../gates/gate.js';
 
 /** What the database knows of a gate, all of one moment. */
 export interface GateView {
@@ -43,12 +43,10 @@ export async function viewGate(database: Database, { key, kind, id }: Gate): Pro
   };
 }
 
-/** What was taken from a gate for an order since a moment, and whether it is booked as given back. */
-export interface BookedOperation {
-  operationId: string;
-  orderId: string;
-  amount: number;
-  returned: boolean;
+/** What was taken from a gate for an order since a moment. */
+export interface BookedOperation extends Operation {
+  /** When it was booked as given back, if it was. */
+  returnedAt: string | null;
 }
 
 export async function bookedOperations(
@@ -57,19 +55,14 @@ export async function bookedOperations(
   since: string,
 ): Promise<BookedOperation[]> {
   const { rows } = await database.run((db) =>
-    sql<{ operation_id: string; order_id: string; amount: number; returned: number | boolean }>`
-      select operation_id, order_id, amount, exists (
-        select 1 from journal as back where back.operation_id = 'return:' || journal.operation_id
-      ) as returned
+    sql<BookedOperation>`
+      select operation_id as "operationId", gate, order_id as "orderId", amount, (
+        select created_at from journal as back where back.operation_id = 'return:' || journal.operation_id
+      ) as "returnedAt"
       from journal where gate = ${gate} and amount > 0 and created_at >= ${since}
       order by created_at, operation_id`.execute(db),
   );
-  return rows.map(({ operation_id, order_id, amount, returned }) => ({
-    operationId: operation_id,
-    orderId: order_id,
-    amount,
-    returned: Boolean(returned),
-  }));
+  return rows;
 }
 
 /** Orders that are paid without exactly one payment of their amount, and payments of orders that are not paid. */

@@ -93,7 +93,7 @@ export class ReconciliationJob {
       const comparison = await this.comparison.compare(gate, lock.signal);
       lines.push(comparison.line);
       differences.push(...comparison.differences);
-      if (repair && comparison.drift !== 0)
+      if (repair && comparison.differences.some(({ kind }) => kind !== 'database'))
         repairs.push(...(await this.redisRepair.repair(gate, comparison, lock)));
     }
     for (const { text } of differences) this.logger.warn(text);

@@ -4,19 +4,24 @@ import { createServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { pingRedis } from './ping-redis.js';
+import { pingRedis, saveRedis } from './ping-redis.js';
 
-/** A Redis of our own: on a free port, without files, for as long as this process runs. */
+/** A Redis of our own: on a free port, for as long as this process runs. */
 export interface LocalRedisServer {
   url: string;
   binary: string;
   stop(): Promise<void>;
+  /** Writes a snapshot; nothing else is ever written to disk. */
+  save(): Promise<void>;
+  /** kill -9, and a start from the last snapshot: what came after it is lost. */
+  crash(): Promise<void>;
 }
 
 const START_TIMEOUT_MS = 5_000;
 
 /** $0 is the server's folder, the rest its command line. */
-const KEEPER = '"$@" & read -r _; kill "$!"; wait; rm -rf "$0"';
+const KEEPER =
+  '"$@" & read -r end; if [ "$end" = crash ]; then kill -9 "$!"; wait; else kill "$!"; wait; rm -rf "$0"; fi';
 
 /** Looks in `REDIS_SERVER`, then for redis-server and valkey-server on the PATH. */
 export function findRedisServer(env: NodeJS.ProcessEnv = process.env): string | undefined {
@@ -33,9 +38,39 @@ export function findRedisServer(env: NodeJS.ProcessEnv = process.env): string | 
 export async function startLocalRedis(binary: string): Promise<LocalRedisServer> {
   const folder = mkdtempSync(join(tmpdir(), 'sample-redis-'));
   const port = await freePort();
-  // The shell waits for the end of its standard input, which comes however this process ends, kill -9 included:
-  // no Redis is left behind. Detached, so that Ctrl-C does not stop Redis while the last sections still release.
-  const child = spawn('sh', ['-c', KEEPER, folder, binary, ...settings(port, folder)], {
+  const url = `redis://127.0.0.1:${port}`;
+  const keep = (): Keeper => startKeeper(folder, [binary, ...settings(port, folder)]);
+  let keeper = keep();
+  const stop = (): Promise<void> => keeper.end();
+  try {
+    await answers(url);
+  } catch (error) {
+    await stop();
+    throw new Error(`${binary} was found but does not start`, { cause: error });
+  }
+  return {
+    url,
+    binary,
+    stop,
+    save: () => saveRedis(url),
+    crash: async () => {
+      await keeper.end('crash\n');
+      keeper = keep();
+      await answers(url);
+    },
+  };
+}
+
+interface Keeper {
+  end(how?: string): Promise<void>;
+}
+
+/**
+ * The shell waits for the end of its standard input, which comes however this process ends, kill -9 included: no Redis
+ * is left behind. Detached, so that Ctrl-C does not stop Redis while the last sections still release.
+ */
+function startKeeper(folder: string, command: string[]): Keeper {
+  const child = spawn('sh', ['-c', KEEPER, folder, ...command], {
     stdio: ['pipe', 'ignore', 'ignore'],
     detached: true,
   });
@@ -45,19 +80,13 @@ export async function startLocalRedis(binary: string): Promise<LocalRedisServer>
   });
   child.unref();
   (child.stdin as Socket).unref();
-  const stop = async (): Promise<void> => {
-    child.ref();
-    child.stdin.end();
-    await ended;
+  return {
+    end: async (how = '') => {
+      child.ref();
+      child.stdin.end(how);
+      await ended;
+    },
   };
-  const url = `redis://127.0.0.1:${port}`;
-  try {
-    await answers(url);
-  } catch (error) {
-    await stop();
-    throw new Error(`${binary} was found but does not start`, { cause: error });
-  }
-  return { url, binary, stop };
 }
 
 const settings = (port: number, folder: string): string[] => [

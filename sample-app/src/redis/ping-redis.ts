@@ -1,7 +1,20 @@
 import { Redis } from 'ioredis';
 
 /** One connection, one PING, no retries. Rejects with the reason why there was no answer. */
-export async function pingRedis(url: string, timeoutMs = 3_000): Promise<void> {
+export function pingRedis(url: string, timeoutMs = 3_000): Promise<void> {
+  return once(url, timeoutMs, (client) => client.ping());
+}
+
+/** Writes a snapshot to the server's disk. */
+export function saveRedis(url: string, timeoutMs = 10_000): Promise<void> {
+  return once(url, timeoutMs, (client) => client.save());
+}
+
+async function once(
+  url: string,
+  timeoutMs: number,
+  command: (client: Redis) => Promise<unknown>,
+): Promise<void> {
   const client = new Redis(url, {
     lazyConnect: true,
     connectTimeout: timeoutMs,
@@ -19,7 +32,7 @@ export async function pingRedis(url: string, timeoutMs = 3_000): Promise<void> {
   }, timeoutMs);
   try {
     await client.connect();
-    await client.ping();
+    await command(client);
   } catch (error) {
     throw reason ?? error;
   } finally {

@@ -1,5 +1,5 @@
 import { reasonOf } from '../reason-of.js';
-import { findRedisServer, startLocalRedis } from './local-redis-server.js';
+import { findRedisServer, startLocalRedis, type LocalRedisServer } from './local-redis-server.js';
 import { pingRedis } from './ping-redis.js';
 
 /** Under which Nest provides the {@link RedisSource}. */
@@ -7,7 +7,14 @@ export const REDIS_SOURCE = Symbol('RedisSource');
 
 /** Where the locks live in this run. */
 export type RedisSource =
-  | { kind: 'redis'; url: string; description: string; stop(): Promise<void> }
+  | {
+      kind: 'redis';
+      url: string;
+      description: string;
+      stop(): Promise<void>;
+      /** Where it was started for this run. */
+      server?: LocalRedisServer;
+    }
   | { kind: 'memory'; description: string; stop(): Promise<void> };
 
 const nothingToStop = async (): Promise<void> => undefined;
@@ -28,8 +35,10 @@ export async function openRedisSource(env: NodeJS.ProcessEnv = process.env): Pro
   }
   const binary = findRedisServer(env);
   if (binary) {
-    const { url, stop } = await startLocalRedis(binary);
-    return { kind: 'redis', url, description: `Redis at ${url} (${binary}, started for this run)`, stop };
+    const server = await startLocalRedis(binary);
+    const { url, stop } = server;
+    const description = `Redis at ${url} (${binary}, started for this run)`;
+    return { kind: 'redis', url, description, stop, server };
   }
   return {
     kind: 'memory',

@@ -72,6 +72,7 @@ export const shop: Migration = {
       .addColumn('gate', 'varchar(128)', (column) => column.notNull())
       .addColumn('amount', 'integer', (column) => column.notNull().check(sql`amount > 0`))
       .addColumn('created_at', TIME, (column) => column.notNull())
+      .addColumn('applied_at', TIME)
       .execute();
     await db.schema
       .createTable('journal')
