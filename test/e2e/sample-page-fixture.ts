@@ -134,15 +134,12 @@ export class PageRobot {
   async resize(width: number): Promise<void> {
     await this.page.setViewportSize({ width, height: 800 });
     // What observes the size is told in the first frame, and draws in the next.
-    await this.page.evaluate(async () => {
-      for (let frames = 0; frames < 3; frames += 1) {
-        await new Promise((resolve) => requestAnimationFrame(resolve));
-      }
-    });
+    const frame = 'new Promise((resolve) => requestAnimationFrame(() => resolve()))';
+    for (let frames = 0; frames < 3; frames += 1) await this.page.evaluate(frame);
   }
 
   scrollsSideways(): Promise<boolean> {
-    return this.page.evaluate(() => document.documentElement.scrollWidth > window.innerWidth);
+    return this.page.evaluate<boolean>('document.documentElement.scrollWidth > innerWidth');
   }
 
   close(): Promise<void> {

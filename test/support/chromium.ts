@@ -22,29 +22,26 @@ export interface Picture {
   blank: number;
 }
 
+/** Runs in the browser: as text, because the project is compiled without the browser's types. */
+const LOOK = `async (url) => {
+  const image = new Image();
+  image.src = url;
+  await image.decode();
+  const { width, height } = image;
+  const context = new OffscreenCanvas(width, height).getContext('2d');
+  context.drawImage(image, 0, 0);
+  const pixels = new Uint32Array(context.getImageData(0, 0, width, height).data.buffer);
+  const counts = new Map();
+  for (const pixel of pixels) counts.set(pixel, (counts.get(pixel) ?? 0) + 1);
+  return { width, height, colours: counts.size, blank: Math.max(...counts.values()) / pixels.length };
+}`;
+
 /** Looks at a PNG with the browser itself. */
 export async function look(browser: Browser, png: Buffer): Promise<Picture> {
   const page: Page = await browser.newPage();
   try {
-    return await page.evaluate(
-      async (url) => {
-        const image = new Image();
-        image.src = url;
-        await image.decode();
-        const canvas = new OffscreenCanvas(image.width, image.height);
-        const context = canvas.getContext('2d')!;
-        context.drawImage(image, 0, 0);
-        const pixels = new Uint32Array(context.getImageData(0, 0, image.width, image.height).data.buffer);
-        const counts = new Map<number, number>();
-        for (const pixel of pixels) counts.set(pixel, (counts.get(pixel) ?? 0) + 1);
-        return {
-          width: image.width,
-          height: image.height,
-          colours: counts.size,
-          blank: Math.max(...counts.values()) / pixels.length,
-        };
-      },
-      `data:image/png;base64,${png.toString('base64')}`,
+    return await page.evaluate<Picture>(
+      `(${LOOK})(${JSON.stringify(`data:image/png;base64,${png.toString('base64')}`)})`,
     );
   } finally {
     await page.close();
