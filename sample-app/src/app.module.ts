@@ -4,6 +4,7 @@ import { ScheduleModule } from '@nestjs/schedule';
 import { RedisLockModule } from 'nestjs-redis-lock';
 import { inMemoryBackend } from 'nestjs-redis-lock/testing';
 import { ActivityModule } from './activity/activity.module.js';
+import { DashboardModule } from './dashboard/dashboard.module.js';
 import type { Database } from './database/database.js';
 import { DatabaseModule } from './database/database.module.js';
 import { FaultFilter } from './faults/fault.filter.js';
@@ -48,6 +49,7 @@ export class AppModule {
         InventoryModule,
         MerchantsModule,
         PaymentsModule,
+        DashboardModule.forRoot(redis),
         ReconciliationModule,
       ],
       providers: [

@@ -448,8 +448,8 @@ const idempotency = [
   {
     name: 'an owner that was taken over answers with the stored reply',
     file: 'lib/idempotency/owned-run.ts',
-    find: "answer?.status === 'lostDone'",
-    replace: 'false',
+    find: "answer?.status !== 'lostDone'",
+    replace: 'true',
     specs: ENGINE_FAULTS,
     tests: 'I13',
   },
@@ -502,10 +502,10 @@ const nest = [
   },
   {
     name: 'a client that leaves ends nothing: the inner subscription is detached',
-    file: 'lib/nest/guard.interceptor.ts',
-    find: 'next.handle().subscribe({',
+    file: 'lib/nest/detached-answer.ts',
+    find: 'source().subscribe({',
     replace:
-      'new Observable((inner) => { const left = next.handle().subscribe(inner); subscriber.add(left); return left; }).subscribe({',
+      'new Observable((inner) => { const left = source().subscribe(inner); subscriber.add(left); return left; }).subscribe({',
     specs: SECTIONS,
     tests: 'Express.* N4',
   },
