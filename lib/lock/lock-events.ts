@@ -1,21 +1,29 @@
-import { Subject, type Observable } from 'rxjs';
+import { merge, Subject, type Observable } from 'rxjs';
 import type { LockEvent } from './lock.js';
 
-/** Where the lock's events come from. Building one costs nothing when nobody listens. */
-export class LockEvents {
-  readonly #subject = new Subject<LockEvent>();
-  readonly stream: Observable<LockEvent> = this.#subject.asObservable();
+/** What every lock does. Everything else is a problem, and rare. */
+const ORDINARY: ReadonlySet<LockEvent['type']> = new Set(['acquired', 'released', 'contended']);
 
-  /** Whether anybody listens: what is built for an event alone need not be built then. */
+/** Where the lock's events come from. Building one costs nothing when nobody listens to its kind. */
+export class LockEvents {
+  readonly #ordinary = new Subject<LockEvent>();
+  readonly #problems = new Subject<LockEvent>();
+  readonly stream: Observable<LockEvent> = merge(this.#ordinary, this.#problems);
+  /** Only what went wrong: who wants no more than that does not make every lock tell. */
+  readonly problems: Observable<LockEvent> = this.#problems.asObservable();
+
+  /** Whether anybody listens to what every lock does: what is built for that alone need not be built then. */
   get observed(): boolean {
-    return this.#subject.observed;
+    return this.#ordinary.observed;
   }
 
   emit(type: LockEvent['type'], make: () => Omit<LockEvent, 'type'>): void {
-    if (this.#subject.observed) this.#subject.next({ type, ...make() });
+    const subject = ORDINARY.has(type) ? this.#ordinary : this.#problems;
+    if (subject.observed) subject.next({ type, ...make() });
   }
 
   complete(): void {
-    this.#subject.complete();
+    this.#ordinary.complete();
+    this.#problems.complete();
   }
 }

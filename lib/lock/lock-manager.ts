@@ -44,6 +44,8 @@ export interface LockManagerSettings {
  */
 export class LockManager implements HandleOwner {
   readonly events: Observable<LockEvent>;
+  /** The events that tell of something wrong. */
+  readonly problems: Observable<LockEvent>;
   readonly #backend: Backend;
   readonly #prefix: string;
   readonly #defaults: ResolvedLockOptions;
@@ -67,6 +69,7 @@ export class LockManager implements HandleOwner {
     this.#defaults = defaults;
     this.#clock = clock;
     this.events = this.#events.stream;
+    this.problems = this.#events.problems;
 
     const tokens = new TokenSource(backend.tokenPrefix);
     const whenReady = (timeoutMs: number): Promise<void> => backend.whenReady(timeoutMs);

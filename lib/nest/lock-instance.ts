@@ -51,8 +51,9 @@ export class LockInstance {
    * required.
    */
   async start(): Promise<void> {
-    const { requireAtStartup } = this.options;
-    this.#events.start({ locks: this.locks.events, idempotency: this.idempotency.events });
+    const { requireAtStartup, logging } = this.options;
+    const locks = logging === 'lifecycle' ? this.locks.events : this.locks.problems;
+    this.#events.start({ locks, idempotency: this.idempotency.events });
     try {
       await this.#backend.start(requireAtStartup ? REQUIRE_STORE_MS : LOOK_FOR_STORE_MS);
     } catch (error) {

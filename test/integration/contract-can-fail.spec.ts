@@ -287,12 +287,16 @@ describe('the contract suite', () => {
     ],
     [
       'forgets what a shard refused',
-      ({ quotas }) => ({
-        quotas: {
-          deductAt: (key, operation, generation, amount) =>
-            quotas.deductAt(key, operation, generation + Math.random(), amount),
-        },
-      }),
+      ({ quotas }) => {
+        let calls = 0;
+        return {
+          quotas: {
+            // later than whatever was refused before
+            deductAt: (key, operation, generation, amount) =>
+              quotas.deductAt(key, operation, generation + ++calls, amount),
+          },
+        };
+      },
       /refused for good/,
     ],
     [
