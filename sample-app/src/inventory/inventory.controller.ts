@@ -1,5 +1,6 @@
 import { Body, Controller, Get, Headers, Param, Post } from '@nestjs/common';
-import { DistributedLock, Idempotent } from 'nestjs-redis-lock';
+import { CurrentLock, DistributedLock, Idempotent, type Lock } from 'nestjs-redis-lock';
+import { ActivityService } from '../activity/activity.service.js';
 import { PlaceOrderService } from '../orders/place-order.service.js';
 import type { Order } from '../orders/orders.service.js';
 import { DeductDto, FlashSaleDto } from './inventory.dto.js';
@@ -10,6 +11,7 @@ export class InventoryController {
   constructor(
     private readonly stock: StockService,
     private readonly placing: PlaceOrderService,
+    private readonly activity: ActivityService,
   ) {}
 
   @Get()
@@ -43,7 +45,13 @@ export class InventoryController {
    */
   @Post(':sku/flash-sale')
   @DistributedLock('lock:flash-sale:<params.sku>:<body.buyer>', { waitTimeout: 0 })
-  flashSale(@Param('sku') sku: string, @Body() { buyer }: FlashSaleDto): Promise<Order> {
-    return this.placing.placeOnce({ sku, quantity: 1, operationId: `flash-sale:${sku}:${buyer}` });
+  flashSale(
+    @Param('sku') sku: string,
+    @Body() { buyer }: FlashSaleDto,
+    @CurrentLock() lock: Lock,
+  ): Promise<Order> {
+    return this.activity.section(lock, () =>
+      this.placing.placeOnce({ sku, quantity: 1, operationId: `flash-sale:${sku}:${buyer}` }),
+    );
   }
 }
