@@ -121,14 +121,20 @@ export class Scene {
   ): Promise<{ before: Lock; waiting: Promise<T> }> {
     const terms = this.withDefaults(options);
     const isOwn = this.surroundings.from === 'own';
-    const before = await (isOwn ? this.locks : this.outsider).acquire(this.key, {
-      ...terms,
-      signal: undefined,
-      waitTimeout: '25s',
-    });
-    const waiting = start(terms);
-    waiting.catch(() => undefined);
-    if (!isOwn) await this.queued(1);
+    const patient: LockOptions = { ...terms, signal: undefined, waitTimeout: '25s' };
+    if (isOwn) {
+      const before = await this.locks.acquire(this.key, patient);
+      const waiting = start(terms);
+      waiting.catch(() => undefined);
+      return { before, waiting };
+    }
+    // the terms are those of the lock that is waited for: its predecessor must not end before somebody waits
+    const before = await this.outsider.acquire(this.key, { ...patient, ttl: '30s', autoExtend: true });
+    let waiting: Promise<T>;
+    do {
+      waiting = start(terms);
+      // on a busy machine its time may be up before it is seen in the queue
+    } while ((await Promise.race([this.queued(1), endOf(waiting).then(() => 'ended')])) === 'ended');
     return { before, waiting };
   }
 
